@@ -1,0 +1,160 @@
+"""Every error geodag raises on purpose, grouped by who must act.
+
+    GeodagError
+    ├── CallerError            the caller sends something else
+    │   ├── ParameterMissing   PARAMETER_MISSING
+    │   ├── ParameterInvalid   PARAMETER_INVALID
+    │   ├── NotFound           NOT_FOUND
+    │   ├── Forbidden          FORBIDDEN
+    │   ├── Unauthenticated    UNAUTHENTICATED
+    │   └── Conflict           IDEMPOTENCY_CONFLICT, VERSION_*, …
+    │       └── InvalidTransition   INVALID_TRANSITION
+    ├── DataError              the owner of the file sends a better one (codes of ingest-rules)
+    ├── WorkflowError          the author of a workflow mends it
+    └── TransientError         nobody: it is tried again
+        ├── Throttled          THROTTLED
+        ├── DatabaseUnavailable    DATABASE_UNAVAILABLE
+        └── StorageUnavailable     STORAGE_UNAVAILABLE
+
+`HTTP` status codes are not known here; one table at the edge maps codes to them.
+"""
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Classification(StrEnum):
+    """Whether trying again can help."""
+
+    PERMANENT = "permanent"
+    TRANSIENT = "transient"
+    THROTTLING = "throttling"
+
+
+class ErrorDetail(BaseModel):
+    """The shape of an error everywhere: task result, job, B2B status, problem details."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    code: str = Field(description="Stable, upper-case.")
+    message: str = Field(description="What was found and what was expected.")
+    field: str | None = Field(default=None, description="The input that is at fault.")
+    value: Any = Field(default=None, description="The offending value, when it may be shown.")
+    remediation: str | None = Field(default=None, description="What the reader can do.")
+    user_fixable: bool = False
+    classification: Classification = Classification.PERMANENT
+    error_id: str | None = Field(default=None, description="Finds the log line.")
+    next_actions: tuple[str, ...] = Field(default=(), description="Machine-readable ways out.")
+
+
+class Finding(BaseModel):
+    """One thing noticed about an input and what was done about it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    code: str
+    level: str = Field(description="info | warning")
+    field: str | None = None
+    from_: Any = Field(default=None, alias="from")
+    to: Any = None
+    message: str
+
+
+class GeodagError(Exception):
+    """Root of the tree; carries what `ErrorDetail` needs."""
+
+    code: ClassVar[str] = "INTERNAL"
+    classification: ClassVar[Classification] = Classification.PERMANENT
+    user_fixable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        field: str | None = None,
+        value: Any = None,
+        remediation: str | None = None,
+        next_actions: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.detail = ErrorDetail(
+            code=code or self.code,
+            message=message,
+            field=field,
+            value=value,
+            remediation=remediation,
+            user_fixable=self.user_fixable,
+            classification=self.classification,
+            next_actions=next_actions,
+        )
+
+
+class CallerError(GeodagError):
+    """The caller can mend the request."""
+
+    user_fixable = True
+
+
+class ParameterMissing(CallerError):
+    code = "PARAMETER_MISSING"
+
+
+class ParameterInvalid(CallerError):
+    code = "PARAMETER_INVALID"
+
+
+class NotFound(CallerError):
+    code = "NOT_FOUND"
+
+
+class Forbidden(CallerError):
+    code = "FORBIDDEN"
+
+
+class Unauthenticated(CallerError):
+    code = "UNAUTHENTICATED"
+
+
+class Conflict(CallerError):
+    """The request is right in itself but not in the present state; always give a `code`."""
+
+    code = "CONFLICT"
+
+
+class InvalidTransition(Conflict):
+    code = "INVALID_TRANSITION"
+
+
+class DataError(GeodagError):
+    """The file is at fault; `code` is one of ingest-rules."""
+
+    user_fixable = True
+
+
+class WorkflowError(GeodagError):
+    """A workflow definition is at fault."""
+
+    code = "WORKFLOW_INVALID"
+
+
+class TransientError(GeodagError):
+    """Trying again later can help."""
+
+    code = "UNAVAILABLE"
+    classification = Classification.TRANSIENT
+
+
+class Throttled(TransientError):
+    code = "THROTTLED"
+    classification = Classification.THROTTLING
+
+
+class DatabaseUnavailable(TransientError):
+    code = "DATABASE_UNAVAILABLE"
+
+
+class StorageUnavailable(TransientError):
+    code = "STORAGE_UNAVAILABLE"

@@ -1,0 +1,259 @@
+"""Every handler by name: where it runs, for how long, with which params and which output.
+
+Implementations in `handlers/` bind to these specifications; a test compares the two sides. The orchestrator reads
+only this module, so it never imports GDAL.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+LIGHT_QUEUE = "functionapp-tasks"
+HEAVY_QUEUE = "container-tasks"
+KNOWN_QUEUES = frozenset({LIGHT_QUEUE, HEAVY_QUEUE})
+DEFAULT_TIMEOUT_SECONDS = 3600.0
+
+
+class RunMode(StrEnum):
+    """INLINE runs in the worker's event loop (64 slots); SUBPROCESS in a pooled, jailed process."""
+
+    INLINE = "inline"
+    SUBPROCESS = "subprocess"
+
+
+class Params(BaseModel):
+    """Base of handler params: unknown keys are errors, types are checked, never coerced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Output(BaseModel):
+    """Base of handler outputs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class AnyParams(BaseModel):
+    """Params of handlers that take whatever they are given."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class AnyOutput(BaseModel):
+    """Output of handlers that return what they were given."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerSpec:
+    """The contract of one handler."""
+
+    name: str
+    queue: str
+    mode: RunMode
+    params: type[BaseModel]
+    output: type[BaseModel]
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    memory_bytes: int = 0
+    """Address-space limit of the subprocess; 0 means the worker's default."""
+    staged: tuple[str, ...] = ()
+    """Names of params that are blob paths (`container/name`): the worker stages them and hands over local paths."""
+    database: bool = False
+    """True when the handler writes to pgstac or geo tables through its context (inline handlers only)."""
+    description: str = ""
+
+
+class SleepParams(Params):
+    seconds: float = Field(ge=0, le=86400)
+
+
+class HelloParams(Params):
+    name: str = "World"
+
+
+class HelloOutput(Output):
+    message: str
+
+
+class EchoOutput(Output):
+    echoed_params: dict[str, Any]
+
+
+class SleepOutput(Output):
+    slept_seconds: float
+
+
+class FailParams(Params):
+    code: str = "INTERNAL"
+    message: str = "failed on purpose"
+    transient: bool = False
+
+
+class FlakyParams(AnyParams):
+    failure_rate: float = Field(default=0.2, ge=0, le=1)
+
+
+class MultiPhaseParams(Params):
+    phases: int = Field(default=3, ge=1, le=1000)
+    seconds_per_phase: float = Field(default=0.1, ge=0)
+
+
+class MultiPhaseOutput(Output):
+    phases_run: list[int]
+    resumed_from: int
+
+
+class SizeCheckParams(Params):
+    size_bytes: int = Field(ge=0)
+    threshold_bytes: int = Field(default=100_000_000, ge=0)
+
+
+class SizeCheckOutput(Output):
+    size_bytes: int
+    size_mb: float
+    is_large: bool
+
+
+class ChunkParams(Params):
+    items: list[Any]
+    seconds_per_item: float = Field(default=0.0, ge=0)
+
+
+class ChunkOutput(Output):
+    processed: int
+    results: list[Any]
+
+
+class RasterOptions(Params):
+    """What a submit may say about a raster; names of b2b.md `options`."""
+
+    crs: str | None = None
+    override_crs: bool = False
+    nodata: float | None = None
+    raster_type: str | None = None
+    compression: str | None = None
+    target_crs: str | None = None
+    subdataset: str | None = None
+    member: str | None = None
+    datetime: str | None = None
+    start_datetime: str | None = None
+    end_datetime: str | None = None
+    allow_empty: bool = False
+
+
+class RasterValidateParams(Params):
+    source: str = Field(description="Blob path container/name; staged by the worker.")
+    options: RasterOptions = RasterOptions()
+    expected_size_bytes: int | None = None
+    header_only: bool = False
+
+
+class RasterValidateOutput(Output):
+    source: str
+    content_hash: str | None = Field(description="SHA-256 of the source file; null when only the header was read.")
+    file_size_bytes: int
+    file_size_mb: float
+    raster: dict[str, Any] = Field(description="What create_cog needs: crs_wkt, crs_code, transform, nodata, type, …")
+    report: dict[str, Any] = Field(description="Validation report: verdict, findings, raster facts.")
+
+
+class CreateCogParams(Params):
+    source: str = Field(description="Blob path; staged by the worker.")
+    raster: dict[str, Any] = Field(description="`raster` of raster.validate.")
+    options: RasterOptions = RasterOptions()
+    output_prefix: str = Field(description="container/prefix; the worker appends the task id.")
+
+
+class CreateCogOutput(Output):
+    blob_path: str
+    sha256: str
+    size_bytes: int
+    raster: dict[str, Any] = Field(description="Facts of the COG: crs, shape, bounds, dtype, nodata, statistics.")
+    render: dict[str, Any] = Field(description="Default rendering: bidx, rescale, colormap.")
+
+
+class EnsureCollectionParams(Params):
+    collection_id: str
+    title: str
+    description: str = ""
+
+
+class EnsureCollectionOutput(Output):
+    collection_id: str
+    created: bool
+
+
+class RegisterItemParams(Params):
+    cog: str = Field(description="Blob path of the COG; staged: this is the read-back.")
+    cog_facts: dict[str, Any] = Field(description="The whole output of raster.create_cog.")
+    collection_id: str
+    item_id: str
+    title: str
+    description: str | None = None
+    href: str = Field(description="Unsigned URL of the download door for this version.")
+    version_label: str
+    properties: dict[str, Any] = Field(default={}, description="platform:* traceability, lineage.")
+    options: RasterOptions = RasterOptions()
+
+
+class RegisterItemOutput(Output):
+    stac_item_id: str
+    stac_collection_id: str
+    stac_item: dict[str, Any]
+
+
+_SPECS = (
+    HandlerSpec("echo", LIGHT_QUEUE, RunMode.INLINE, AnyParams, EchoOutput, 300),
+    HandlerSpec("hello_world", LIGHT_QUEUE, RunMode.INLINE, HelloParams, HelloOutput, 300),
+    HandlerSpec("sleep", LIGHT_QUEUE, RunMode.INLINE, SleepParams, SleepOutput),
+    HandlerSpec("fail", LIGHT_QUEUE, RunMode.INLINE, FailParams, AnyOutput, 300),
+    HandlerSpec("flaky_echo", LIGHT_QUEUE, RunMode.INLINE, FlakyParams, EchoOutput, 300),
+    HandlerSpec("multi_phase", HEAVY_QUEUE, RunMode.SUBPROCESS, MultiPhaseParams, MultiPhaseOutput),
+    HandlerSpec("size_check", LIGHT_QUEUE, RunMode.INLINE, SizeCheckParams, SizeCheckOutput, 300),
+    HandlerSpec("chunk_processor", HEAVY_QUEUE, RunMode.SUBPROCESS, ChunkParams, ChunkOutput),
+    HandlerSpec(
+        "raster.validate",
+        LIGHT_QUEUE,
+        RunMode.SUBPROCESS,
+        RasterValidateParams,
+        RasterValidateOutput,
+        1800,
+        staged=("source",),
+        description="Header, then every block; verdict and findings.",
+    ),
+    HandlerSpec(
+        "raster.create_cog",
+        HEAVY_QUEUE,
+        RunMode.SUBPROCESS,
+        CreateCogParams,
+        CreateCogOutput,
+        7200,
+        staged=("source",),
+        description="Cloud Optimized GeoTIFF with the profile of its type.",
+    ),
+    HandlerSpec(
+        "raster.stac_ensure_collection",
+        LIGHT_QUEUE,
+        RunMode.INLINE,
+        EnsureCollectionParams,
+        EnsureCollectionOutput,
+        300,
+        database=True,
+        description="Creates the pgstac collection when it is missing, under the fence.",
+    ),
+    HandlerSpec(
+        "raster.stac_register_item",
+        LIGHT_QUEUE,
+        RunMode.SUBPROCESS,
+        RegisterItemParams,
+        RegisterItemOutput,
+        600,
+        staged=("cog",),
+        description="Reads the COG back and builds the STAC item that the approval publishes.",
+    ),
+)
+
+CATALOG: dict[str, HandlerSpec] = {spec.name: spec for spec in _SPECS}

@@ -1,0 +1,43 @@
+"""Names of identifiers, and how they are composed. Randomness comes in as an argument."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import NewType
+
+JobId = NewType("JobId", str)
+NodeId = NewType("NodeId", str)
+TaskId = NewType("TaskId", str)
+RequestId = NewType("RequestId", str)
+AssetId = NewType("AssetId", str)
+OwnerId = NewType("OwnerId", str)
+WorkerId = NewType("WorkerId", str)
+
+
+def task_id(job_id: str, node_id: str, attempt: int) -> TaskId:
+    """Return `{job_id}_{node_id}_{attempt}`; `attempt` only grows for the life of the job."""
+    return TaskId(f"{job_id}_{node_id}_{attempt}")
+
+
+def message_id(task: str, dispatch_no: int) -> str:
+    """Return the broker message id of one dispatch of one attempt (at most 128 characters)."""
+    return f"{task}.{dispatch_no}"
+
+
+def asset_id(platform_id: str, identity_refs: Mapping[str, str]) -> AssetId:
+    """Return the deterministic asset id: SHA-256 of platform and *required* refs, first 32 hex digits.
+
+    Source: specification 003 §13.2; versions are never part of it.
+    """
+    composite = f"{platform_id}|{json.dumps(dict(identity_refs), sort_keys=True)}"
+    return AssetId(hashlib.sha256(composite.encode()).hexdigest()[:32])
+
+
+def canonical_json(value: object) -> str:
+    """Return the one JSON text of a value: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def digest(value: object) -> str:
+    """Return the SHA-256 hex digest of a value's canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

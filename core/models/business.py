@@ -1,0 +1,230 @@
+"""Tables of the business domain: platforms, requests, assets, versions, audit."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from core.models.table import Column, ForeignKey, Index, Table
+
+Json = dict[str, Any]
+
+
+class RequestState(StrEnum):
+    """What a partner sees of a request."""
+
+    ACCEPTED = "accepted"
+    QUEUED = "queued"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Clearance(StrEnum):
+    """Security class of a whole asset."""
+
+    UNCLEARED = "uncleared"
+    OUO = "ouo"
+    PUBLIC = "public"
+
+
+class ApprovalState(StrEnum):
+    """Where the review of one version stands."""
+
+    PENDING_REVIEW = "pending_review"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    REVOKED = "revoked"
+
+
+class ProcessingState(StrEnum):
+    """Where the processing of one version's current revision stands."""
+
+    QUEUED = "queued"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Exposure(StrEnum):
+    """Which approved versions have live URLs."""
+
+    LATEST_ONLY = "latest_only"
+    ALL_VERSIONS = "all_versions"
+
+
+class Platform(Table):
+    """A registered B2B application and what it may name."""
+
+    __table_name__: ClassVar[str] = "platforms"
+    __primary_key__: ClassVar = ("platform_id",)
+
+    platform_id: Annotated[str, Column("varchar(64)")]
+    display_name: str
+    required_refs: Annotated[list[str], Column("jsonb")] = Field(description="Names that form an asset's identity.")
+    optional_refs: Annotated[list[str], Column("jsonb", default="'[]'::jsonb")] = Field(default_factory=list)
+    version_ref: str = Field(description="The ref that is the version, e.g. version_id.")
+    allowed_sources: Annotated[list[Json], Column("jsonb", default="'[]'::jsonb")] = Field(
+        default_factory=list, description="[{container, prefix}] or [{url_prefix}]"
+    )
+    allowed_workflows: Annotated[list[str], Column("jsonb", default="'[]'::jsonb")] = Field(default_factory=list)
+    collection_prefix: str
+    is_active: Annotated[bool, Column(default="true")] = True
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+
+
+class GeospatialAsset(Table):
+    """Aggregate root: one dataset, all its versions, one clearance."""
+
+    __table_name__: ClassVar[str] = "geospatial_assets"
+    __primary_key__: ClassVar = ("asset_id",)
+    __foreign_keys__: ClassVar = (ForeignKey(("platform_id",), "platforms", ("platform_id",)),)
+    __indexes__: ClassVar = (Index("refs", ("platform_refs",), using="gin"),)
+
+    asset_id: Annotated[str, Column("varchar(32)")]
+    platform_id: Annotated[str, Column("varchar(64)")]
+    platform_refs: Json = Field(description="Identity refs only; immutable.")
+    data_type: str = Field(description="raster | vector")
+    clearance_state: Annotated[Clearance, Column(default="'uncleared'")] = Clearance.UNCLEARED
+    exposure: Annotated[Exposure, Column(default="'latest_only'")] = Exposure.LATEST_ONLY
+    cleared_at: datetime | None = None
+    cleared_by: str | None = None
+    made_public_at: datetime | None = None
+    made_public_by: str | None = None
+    latest_approved_version_ordinal: int | None = None
+    deleted_at: datetime | None = None
+    deleted_by: str | None = None
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    updated_at: Annotated[datetime, Column(default="dagapp.clock()")]
+
+
+class AssetVersion(Table):
+    """One content update of an asset, reviewed on its own."""
+
+    __table_name__: ClassVar[str] = "asset_versions"
+    __primary_key__: ClassVar = ("asset_id", "version_ordinal")
+    __foreign_keys__: ClassVar = (ForeignKey(("asset_id",), "geospatial_assets", ("asset_id",)),)
+    __indexes__: ClassVar = (
+        Index("label", ("asset_id", "version_label"), unique=True, where="deleted_at IS NULL"),
+        Index("job", ("current_job_id",)),
+        Index("review", ("approval_state", "created_at")),
+    )
+
+    asset_id: Annotated[str, Column("varchar(32)")]
+    version_ordinal: int = Field(description="0, 1, 2 … under the asset's lock.")
+    version_label: str = Field(description="The partner's own name; opaque.")
+    revision: Annotated[int, Column(default="1")] = 1
+    title: str
+    description: str | None = None
+    tags: Annotated[list[str], Column("jsonb", default="'[]'::jsonb")] = Field(default_factory=list)
+    access_level: str = Field(description="The submitter's wish: ouo | public.")
+    approval_state: Annotated[ApprovalState, Column(default="'pending_review'")] = ApprovalState.PENDING_REVIEW
+    processing_state: Annotated[ProcessingState, Column(default="'queued'")] = ProcessingState.QUEUED
+    submitted_by: str
+    reviewer: str | None = None
+    reviewed_at: datetime | None = None
+    rejection_reason: str | None = None
+    current_job_id: Annotated[str | None, Column("varchar(64)")] = None
+    current_request_id: Annotated[str | None, Column("varchar(64)")] = None
+    source: Json = Field(description="{container_name, blob_name, size_bytes, etag}")
+    content_hash: str | None = Field(default=None, description="SHA-256 of the source, once read.")
+    blob_path: str | None = Field(default=None, description="container/name of the COG.")
+    blob_sha256: str | None = None
+    blob_size_bytes: Annotated[int | None, Column("bigint")] = None
+    table_name: str | None = None
+    stac_item_id: str | None = None
+    stac_collection_id: str | None = None
+    stac_item: Json | None = Field(default=None, description="The document the approval writes to pgstac.")
+    render: Json | None = Field(default=None, description="Default rendering: bidx, rescale, colormap.")
+    report: Json | None = Field(default=None, description="Validation report.")
+    findings: Annotated[list[Any], Column("jsonb", default="'[]'::jsonb")] = Field(default_factory=list)
+    error: Json | None = None
+    external_blob_path: str | None = None
+    adf_run_id: str | None = None
+    deleted_at: datetime | None = None
+    deleted_by: str | None = None
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    updated_at: Annotated[datetime, Column(default="dagapp.clock()")]
+
+
+class PlatformRequest(Table):
+    """What a partner asked for; the only id a partner ever sees besides the asset's."""
+
+    __table_name__: ClassVar[str] = "platform_requests"
+    __primary_key__: ClassVar = ("request_id",)
+    __foreign_keys__: ClassVar = (
+        ForeignKey(("platform_id",), "platforms", ("platform_id",)),
+        ForeignKey(("asset_id", "version_ordinal"), "asset_versions", ("asset_id", "version_ordinal")),
+    )
+    __indexes__: ClassVar = (
+        Index("idempotency", ("platform_id", "idempotency_key"), unique=True, where="idempotency_key IS NOT NULL"),
+        Index("platform", ("platform_id", "created_at")),
+        Index("asset", ("asset_id", "version_ordinal")),
+    )
+
+    request_id: Annotated[str, Column("varchar(64)")]
+    platform_id: Annotated[str, Column("varchar(64)")]
+    asset_id: Annotated[str, Column("varchar(32)")]
+    version_ordinal: int
+    revision: int
+    state: Annotated[RequestState, Column(default="'accepted'")] = RequestState.ACCEPTED
+    idempotency_key: str | None = None
+    body_hash: str = Field(description="SHA-256 of the canonical body; another body under the same key is a conflict.")
+    body: Json = Field(description="The submit as received, without secrets.")
+    submitted_by: str
+    progress: Annotated[Json, Column(default="'{}'::jsonb")] = Field(default_factory=dict)
+    errors: Annotated[list[Any], Column("jsonb", default="'[]'::jsonb")] = Field(default_factory=list)
+    warnings: Annotated[list[Any], Column("jsonb", default="'[]'::jsonb")] = Field(default_factory=list)
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    updated_at: Annotated[datetime, Column(default="dagapp.clock()")]
+
+
+class PlatformRequestJob(Table):
+    """Which jobs work for a request, in order."""
+
+    __table_name__: ClassVar[str] = "platform_request_jobs"
+    __primary_key__: ClassVar = ("request_id", "job_id")
+    __foreign_keys__: ClassVar = (
+        ForeignKey(("request_id",), "platform_requests", ("request_id",)),
+        ForeignKey(("job_id",), "dag_jobs", ("job_id",)),
+    )
+    __indexes__: ClassVar = (Index("job", ("job_id",)),)
+
+    request_id: Annotated[str, Column("varchar(64)")]
+    job_id: Annotated[str, Column("varchar(64)")]
+    job_type: str
+    sequence: Annotated[int, Column(default="1")] = 1
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+
+
+class AuditEntry(Table):
+    """Who did what to an asset, when, why, from what to what; append-only."""
+
+    __table_name__: ClassVar[str] = "asset_audit"
+    __primary_key__: ClassVar = ("audit_id",)
+    __indexes__: ClassVar = (Index("asset", ("asset_id", "audit_id")),)
+
+    audit_id: Annotated[int, Column("bigint", identity=True)]
+    asset_id: Annotated[str, Column("varchar(32)")]
+    version_ordinal: int | None = None
+    action: str = Field(description="submitted | resubmitted | processed | approved | rejected | cleared | …")
+    actor: str
+    actor_role: str
+    reason: str | None = None
+    before: Json | None = None
+    after: Json | None = None
+    request_id: str | None = None
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+
+
+BUSINESS_TABLES: tuple[type[Table], ...] = (
+    Platform,
+    GeospatialAsset,
+    AssetVersion,
+    PlatformRequest,
+    PlatformRequestJob,
+    AuditEntry,
+)

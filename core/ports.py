@@ -1,0 +1,106 @@
+"""The outside world as geodag sees it. Adapters implement these; composition roots choose."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from core.wire import TaskMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One message in a receiver's hands."""
+
+    message: TaskMessage | None
+    """None when the body could not be read as a `TaskMessage`; dead-letter it."""
+    message_id: str
+    delivery_count: int
+    """0 for the first delivery."""
+    receipt: Any
+    """Adapter's own handle; opaque."""
+    unreadable: str | None = None
+    """Why the body could not be read; never its content."""
+
+
+class TaskQueue(Protocol):
+    """Sending side. `conn` is the caller's open transaction: what it rolls back was never sent."""
+
+    async def enqueue(self, conn: Any, messages: Sequence[TaskMessage]) -> None:
+        """Write messages so that they leave if and only if the transaction commits."""
+
+    async def discard(self, conn: Any, task_ids: Iterable[str]) -> None:
+        """Drop messages of these tasks that nobody has received yet; best effort, the claim decides."""
+
+
+class TaskReceiver(Protocol):
+    """Receiving side of one queue in one worker."""
+
+    async def receive(self, max_messages: int, wait_seconds: float) -> Sequence[Delivery]:
+        """Return up to `max_messages`, waiting at most `wait_seconds` for the first; empty on time-out."""
+
+    async def complete(self, deliveries: Sequence[Delivery]) -> None:
+        """Remove them; removing one whose lock was lost is not an error."""
+
+    async def abandon(self, delivery: Delivery, delay_seconds: float = 0.0) -> None:
+        """Give one back, visible again after the delay; its delivery count grows."""
+
+    async def renew(self, deliveries: Sequence[Delivery]) -> None:
+        """Extend the locks of messages that wait for an answer."""
+
+    async def dead_letter(self, delivery: Delivery, reason: str) -> None:
+        """Set one aside with the reason."""
+
+    async def close(self) -> None:
+        """Give back what was received but not settled, then disconnect."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """A blob by container and name."""
+
+    container: str
+    name: str
+
+    @classmethod
+    def parse(cls, path: str) -> "BlobRef":
+        """Split `container/name` on the first slash."""
+        container, _, name = path.partition("/")
+        return cls(container, name)
+
+    def __str__(self) -> str:
+        return f"{self.container}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class BlobInfo:
+    """What is known of a blob without reading it."""
+
+    ref: BlobRef
+    size_bytes: int
+    etag: str
+
+
+class BlobRepository(Protocol):
+    """Blobs in zones (containers) bronze, silver and external.
+
+    Raises `core.errors.DataError` FILE_NOT_FOUND for a missing blob and `StorageUnavailable` when it may come back.
+    """
+
+    async def stat(self, ref: BlobRef) -> BlobInfo:
+        """Return size and ETag."""
+
+    async def stage(self, ref: BlobRef, scratch: Path) -> Path:
+        """Return a local path a subprocess can read; downloads into `scratch` where the blob is not local."""
+
+    async def upload(self, source: Path, ref: BlobRef) -> BlobInfo:
+        """Store a local file under a new name, atomically: readers see all of it or nothing."""
+
+    async def write_stream(self, ref: BlobRef, chunks: AsyncIterator[bytes], max_bytes: int) -> BlobInfo:
+        """Store a stream under a new name; refuses to overwrite and to exceed `max_bytes`, leaving nothing."""
+
+    async def delete_prefix(self, container: str, prefix: str) -> int:
+        """Delete everything under a prefix and return how many blobs went."""
+
+    def local_path(self, ref: BlobRef) -> Path | None:
+        """Return the file of a blob that lies on this machine, else None."""

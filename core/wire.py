@@ -1,0 +1,200 @@
+"""What orchestrators, queues and workers say to each other. Every message carries `schema_version`."""
+
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.errors import ErrorDetail, Finding
+
+SCHEMA_VERSION = 1
+Json = dict[str, Any]
+
+
+class Wire(BaseModel):
+    """Base of everything that crosses a process boundary."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TaskMessage(Wire):
+    """Work for one worker, as it travels through the queue."""
+
+    schema_version: int = SCHEMA_VERSION
+    task_id: str
+    job_id: str
+    node_id: str
+    attempt: int
+    dispatch_no: int
+    handler: str
+    queue: str
+    priority: int = 5
+    params: Json
+    timeout_seconds: float = Field(description="Run time of this attempt, counted from the grant.")
+    token: str = Field(description="Hex of the attempt's random 128-bit token.", repr=False)
+    traceparent: str | None = None
+
+
+class Capacity(Wire):
+    """What a worker has free."""
+
+    slots: int
+    memory_bytes: int = 0
+    scratch_bytes: int = 0
+    cores: int = 1
+
+
+class WorkerIdentity(Wire):
+    """Who is calling, sent with every worker call."""
+
+    worker_id: str
+    queue: str
+    host: str
+    pid: int
+    build_id: str
+    state: Literal["active", "draining"] = "active"
+
+
+class Claim(Wire):
+    """A worker's wish to run one delivered task."""
+
+    task_id: str
+    dispatch_no: int
+    token: str = Field(repr=False)
+    claim_id: str = Field(description="Made per delivery; the same claim_id gets the same answer again.")
+
+
+class ClaimRequest(Wire):
+    """POST /api/v1/callbacks/claims"""
+
+    worker: WorkerIdentity
+    free: Capacity
+    claims: tuple[Claim, ...]
+
+
+class ClaimOutcome(StrEnum):
+    """How a claim was answered; the worker completes the message for all but NO_FIT and UNKNOWN."""
+
+    GRANTED = "granted"
+    LEASED = "leased"
+    SUPERSEDED = "superseded"
+    CANCELLED = "cancelled"
+    FINISHED = "finished"
+    PAUSED = "paused"
+    NO_FIT = "no_fit"
+    UNKNOWN = "unknown"
+
+
+class ClaimAnswer(Wire):
+    """The verdict on one claim. UNKNOWN means dead-letter with the reason; NO_FIT means give the message back."""
+
+    task_id: str
+    outcome: ClaimOutcome
+    reason: str | None = None
+    lease_seconds: float | None = None
+    handler: str | None = None
+    params_digest: str | None = None
+    checkpoint: Json | None = Field(default=None, description="{phase, state} of the last attempt with equal params.")
+
+
+class ClaimResponse(Wire):
+    """Answers in the order of the claims."""
+
+    answers: tuple[ClaimAnswer, ...]
+
+
+class TaskStatus(StrEnum):
+    """How a handler ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class TaskResult(Wire):
+    """What came of one attempt."""
+
+    task_id: str
+    token: str = Field(repr=False)
+    status: TaskStatus
+    output: Json | None = None
+    error: ErrorDetail | None = None
+    findings: tuple[Finding, ...] = ()
+    metrics: Json = Field(default_factory=dict)
+    peak_rss_bytes: int | None = None
+
+
+class ResultRequest(Wire):
+    """POST /api/v1/callbacks/task-results (batch); /task-result takes one `TaskResult`."""
+
+    worker: WorkerIdentity
+    results: tuple[TaskResult, ...]
+
+
+class ResultDisposition(StrEnum):
+    """APPLIED also means safely stored in the inbox; the worker forgets its copy after any of these."""
+
+    APPLIED = "applied"
+    DUPLICATE = "duplicate"
+    SUPERSEDED = "superseded"
+    REJECTED = "rejected"
+
+
+class ResultAnswer(Wire):
+    """What became of one result."""
+
+    task_id: str
+    disposition: ResultDisposition
+    reason: str | None = None
+
+
+class ResultResponse(Wire):
+    """Answers in the order of the results."""
+
+    answers: tuple[ResultAnswer, ...]
+
+
+class Beat(Wire):
+    """Sign of life of one running task."""
+
+    task_id: str
+    token: str = Field(repr=False)
+    progress: Json | None = Field(default=None, description="{current, total, message}")
+    peak_rss_bytes: int | None = None
+    checkpoint: Json | None = Field(default=None, description="{phase, state}; saved when present.")
+
+
+class HeartbeatRequest(Wire):
+    """POST /api/v1/callbacks/heartbeats: one call renews every lease of a worker."""
+
+    worker: WorkerIdentity
+    free: Capacity
+    beats: tuple[Beat, ...]
+
+
+class Revocation(Wire):
+    """A task the worker must stop now; it terminates the process, then kills it."""
+
+    task_id: str
+    reason: str
+
+
+class HeartbeatResponse(Wire):
+    """New lease length, and what to stop."""
+
+    lease_seconds: float
+    revoked: tuple[Revocation, ...] = ()
+
+
+class Release(Wire):
+    """Give a leased task back at SIGTERM; costs no budget."""
+
+    task_id: str
+    token: str = Field(repr=False)
+    checkpoint: Json | None = None
+
+
+class ReleaseRequest(Wire):
+    """POST /api/v1/callbacks/releases"""
+
+    worker: WorkerIdentity
+    releases: tuple[Release, ...]
