@@ -1,0 +1,31 @@
+"""Which function implements which handler of `core.handlers_catalog`.
+
+Names are resolved only when a handler runs, in the process it runs in: the worker never imports GDAL, and a subprocess
+imports nothing but the module it needs.
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+IMPLEMENTATIONS: Final[Mapping[str, str]] = {
+    "echo": "handlers.examples:echo",
+    "hello_world": "handlers.examples:hello_world",
+    "sleep": "handlers.examples:sleep",
+    "fail": "handlers.examples:fail",
+    "flaky_echo": "handlers.examples:flaky_echo",
+    "multi_phase": "handlers.examples:multi_phase",
+    "size_check": "handlers.examples:size_check",
+    "chunk_processor": "handlers.examples:chunk_processor",
+    "raster.validate": "handlers.raster.validate:validate",
+    "raster.create_cog": "handlers.raster.create_cog:create_cog",
+    "raster.stac_ensure_collection": "handlers.stac.ensure_collection:ensure_collection",
+    "raster.stac_register_item": "handlers.stac.register_item:register_item",
+}
+"""Handler name -> `module:function`."""
+
+
+def resolve(target: str) -> Any:
+    """Import and return what `module:attribute` names."""
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
