@@ -21,7 +21,7 @@ from core.errors import Finding
 Json = dict[str, Any]
 
 
-class TaskCancelled(Exception):  # noqa: N818 - it is not an error but an order that was followed
+class TaskCancelled(Exception):
     """A handler stopped because it was told to; a checkpoint it saved before is kept."""
 
 

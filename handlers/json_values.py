@@ -1,0 +1,72 @@
+"""Turns what a handler returned into plain JSON, or says where it is not."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from core.errors import GeodagError
+
+
+class NotJson(GeodagError):
+    """A handler returned something that JSON, or PostgreSQL's jsonb, cannot hold."""
+
+
+def to_json(value: Any, path: str = "output") -> Any:
+    """Return `value` as dicts, lists, text, numbers, booleans and None; numpy scalars become numbers.
+
+    Raises:
+        NotJson: NaN, infinity, U+0000, a lone surrogate, a key that is no text, or any other type; names the path.
+    """
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return _text(value, path)
+        case int():
+            return int(value)
+        case float():
+            return _finite(float(value), path)
+        case BaseModel():
+            return to_json(value.model_dump(by_alias=True), path)
+        case Mapping():
+            return {_key(key, path): to_json(item, f"{path}.{key}") for key, item in value.items()}
+        case list() | tuple():
+            return [to_json(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        case _:
+            return _scalar(value, path)
+
+
+def safe_text(text: str) -> str:
+    """Return text that jsonb can hold; what it cannot becomes U+FFFD."""
+    return text.replace("\x00", "\ufffd").encode(errors="replace").decode()
+
+
+def _text(value: str, path: str) -> str:
+    if "\x00" in value:
+        raise NotJson(f"{path} contains U+0000, which the database cannot store", field=path)
+    if not value.isascii() and safe_text(value) != value:
+        raise NotJson(f"{path} contains a lone surrogate, which is not Unicode text", field=path)
+    return str(value)
+
+
+def _finite(value: float, path: str) -> float:
+    if not math.isfinite(value):
+        raise NotJson(f"{path} is {value}, which JSON has no word for", field=path)
+    return value
+
+
+def _key(key: Any, path: str) -> str:
+    if not isinstance(key, str):
+        raise NotJson(f"{path} has a key of type {type(key).__name__}; JSON keys are text", field=path)
+    return _text(key, f"{path} (a key)")
+
+
+def _scalar(value: Any, path: str) -> Any:
+    """Unwrap a numpy scalar (known by `dtype` and `item`, so that numpy is not imported here)."""
+    if getattr(value, "shape", None) == () and hasattr(value, "dtype"):
+        plain = value.item()
+        if isinstance(plain, bool | int | float | str):
+            return to_json(plain, path)
+    raise NotJson(f"{path} is a {type(value).__name__}, which is not JSON", field=path)
