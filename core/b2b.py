@@ -1,0 +1,308 @@
+"""The contract with partners: what they send, what they get back. One set of models behind every door.
+
+Refusals name the field: PARAMETER_MISSING for what is absent, PARAMETER_INVALID for what is wrong or unknown.
+Members of `source` go by their own names, as the ingest rules do; other nested fields by their dotted path.
+"""
+
+import json
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from core.errors import CallerError, ErrorDetail, ParameterInvalid, ParameterMissing
+from core.models.business import ApprovalState, RequestState
+
+MAX_BODY_BYTES = 1_048_576
+"""Of a JSON body; files go through an upload address."""
+MAX_ORDINAL = 2**31 - 1
+Json = dict[str, Any]
+M = TypeVar("M", bound=BaseModel)
+
+
+def is_clean(text: str, allowed: str = "") -> bool:
+    """Return whether a text is NFC and free of control characters, separators and lone surrogates."""
+    bad = any(unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} and c not in allowed for c in text)
+    return not bad and unicodedata.is_normalized("NFC", text)
+
+
+def _line(text: str) -> str:
+    if not is_clean(text):
+        raise ValueError("expected NFC text without control characters")
+    return text
+
+
+def _prose(text: str) -> str:
+    if not is_clean(text, allowed="\n\r\t"):
+        raise ValueError("expected NFC text without control characters")
+    return text
+
+
+def moment(text: str) -> datetime:
+    """Return an RFC 3339 date and time with its zone; `ValueError` says what is wrong."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("expected an RFC 3339 date and time") from None
+    if found.tzinfo is None:
+        raise ValueError("expected a time zone, for example Z")
+    return found
+
+
+def _moment(text: str) -> str:
+    moment(text)
+    return text
+
+
+def _public_url(text: str) -> str:
+    """A stored URL carries no credential: neither user info nor a query."""
+    scheme, separator, rest = text.partition("://")
+    if scheme.lower() not in {"http", "https"} or not separator or not rest.partition("/")[0]:
+        raise ValueError("expected an http or https URL")
+    if any(c in rest for c in "@?#\\ ") or not is_clean(text):
+        raise ValueError("expected a URL without user info, query or fragment")
+    return text
+
+
+Line = Annotated[str, AfterValidator(_line)]
+Label = Annotated[Line, Field(min_length=1, max_length=256)]
+Ref = Label
+"""A partner's identifier: a string, never a number."""
+Prose = Annotated[str, Field(max_length=10_000), AfterValidator(_prose)]
+Moment = Annotated[str, Field(max_length=64), AfterValidator(_moment)]
+PublicUrl = Annotated[str, Field(max_length=2048), AfterValidator(_public_url)]
+AssetIdText = Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\Z")]
+Ordinal = Annotated[int, Field(ge=0, le=MAX_ORDINAL)]
+PlatformIdText = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9_-]{0,63}\Z")]
+
+
+class Contract(BaseModel):
+    """Base of bodies: unknown fields are errors, types are never coerced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Source(Contract):
+    """Where the file lies: one blob of a zone, or a URL. `core.submission` checks the combination."""
+
+    container_name: Label | None = None
+    blob_name: str | None = None
+    blob_names: list[str] | None = None
+    url: PublicUrl | None = None
+
+
+class SubmitOptions(Contract):
+    """What a submit may say about the file. Options of the other data type are refused, never ignored."""
+
+    crs: Annotated[Prose, Field(min_length=1)] | None = None
+    override_crs: bool = False
+    nodata: float | None = None
+    raster_type: Label | None = None
+    compression: Label | None = None
+    target_crs: Annotated[Prose, Field(min_length=1)] | None = None
+    member: Annotated[Line, Field(min_length=1, max_length=1024)] | None = None
+    subdataset: Annotated[Line, Field(min_length=1, max_length=1024)] | None = None
+    variable: Annotated[Line, Field(min_length=1, max_length=1024)] | None = Field(
+        default=None, description="Another name of `subdataset`."
+    )
+    layer: Label | None = None
+    x: Label | None = None
+    y: Label | None = None
+    wkt: Label | None = None
+    encoding: Label | None = None
+    datetime: Moment | None = None
+    start_datetime: Moment | None = None
+    end_datetime: Moment | None = None
+    collection_id: Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9._-]{0,127}\Z")] | None = None
+    allow_empty: bool = False
+    split_geometries: bool = False
+
+
+class SubmitRequest(Contract):
+    """Body of submit and validate, once the platform's refs were gathered into `platform_refs`."""
+
+    platform_id: PlatformIdText
+    platform_refs: dict[str, Ref] = Field(description="Or flat beside the other fields.")
+    version_label: Label | None = Field(default=None, description="Default: the ref that is the platform's version.")
+    data_type: Literal["raster", "vector"]
+    source: Source
+    workflow_id: Label | None = Field(default=None, description="Default: the ingest of the data type.")
+    title: Annotated[Line, Field(min_length=1, max_length=500)] | None = None
+    description: Prose | None = None
+    tags: Annotated[list[Annotated[Line, Field(min_length=1, max_length=100)]], Field(max_length=50)] = []
+    access_level: Literal["ouo", "public"] = Field(default="ouo", description="A wish; the reviewer decides.")
+    previous_version_ordinal: Ordinal | None = None
+    options: SubmitOptions = SubmitOptions()
+    callback_url: PublicUrl | None = None
+    priority: Annotated[int, Field(ge=1, le=10)] = 5
+    idempotency_key: Annotated[str, Field(pattern=r"\A[\x21-\x7e]{1,255}\Z")] | None = None
+    dry_run: bool = False
+
+
+class SubmitAccepted(Contract):
+    """202: where to look from now on."""
+
+    request_id: str
+    asset_id: str
+    version_ordinal: int
+    revision: int
+    status_url: str
+
+
+class ValidationReport(Contract):
+    """200 of validate and of a dry run: what would happen, and the file's report. Nothing was stored."""
+
+    asset_id: str
+    version_ordinal: int
+    revision: int
+    verdict: str
+    report: Json
+
+
+class UploadRequest(Contract):
+    """Body of uploads: one file of one platform."""
+
+    platform_id: PlatformIdText
+    filename: str
+    size_bytes: Annotated[int, Field(ge=1)] | None = None
+
+
+class UploadAddress(Contract):
+    """A write-only address for one blob; PUT the bytes, then submit `container_name` and `blob_name`."""
+
+    upload_url: str = Field(repr=False)
+    method: Literal["PUT"] = "PUT"
+    headers: dict[str, str] = {}
+    container_name: str
+    blob_name: str
+    max_bytes: int
+    expires_at: str
+
+
+class ApproveRequest(Contract):
+    """Body of approve. Who reviews comes from the credential, never from here."""
+
+    clearance_level: Literal["ouo", "public"] | None = None
+    reason: Annotated[Prose, Field(min_length=1)] | None = None
+
+
+class RejectRequest(Contract):
+    """Body of reject."""
+
+    reason: Annotated[Prose, Field(min_length=1)]
+
+
+class VersionAddress(Contract):
+    """What the aliases `/api/platform/approve|reject` carry beside the decision's own body."""
+
+    asset_id: AssetIdText
+    version_ordinal: Ordinal
+
+
+class ReviewAnswer(Contract):
+    """200 of approve and reject."""
+
+    asset_id: str
+    version_ordinal: int
+    approval_state: ApprovalState
+    clearance_state: str
+    latest_approved_version_ordinal: int | None
+
+
+class StatusView(Contract):
+    """Everything a partner learns of a request; never a job id."""
+
+    request_id: str
+    asset_id: str
+    version_ordinal: int
+    revision: int
+    state: RequestState
+    progress: Json
+    review: ApprovalState | None
+    reason: str | None
+    errors: list[ErrorDetail]
+    warnings: list[Json]
+    report_url: str | None
+    services: dict[str, str] | None = Field(description="Null until the caller may see them.")
+    next_actions: list[str]
+
+
+def parse_body(raw: bytes) -> Json:
+    """Return the JSON object of a request body.
+
+    Raises:
+        ParameterInvalid: too large, not JSON, not an object, a repeated key, or a number that is not finite.
+    """
+    if len(raw) > MAX_BODY_BYTES:
+        raise ParameterInvalid(f"the body has {len(raw)} bytes; expected at most {MAX_BODY_BYTES}", field="body")
+    try:
+        body = json.loads(raw, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
+    except RecursionError:
+        raise ParameterInvalid("the body is nested too deeply", field="body") from None
+    except ValueError as error:
+        raise ParameterInvalid(f"the body is not the JSON that was expected: {error}", field="body") from None
+    if not isinstance(body, dict):
+        raise ParameterInvalid(f"the body is a JSON {type(body).__name__}; expected an object", field="body")
+    return body
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("a number is out of range")
+    return value
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is not JSON")
+
+
+def parse(model: type[M], body: Mapping[str, Any]) -> M:
+    """Return a validated model, or raise the `CallerError` of its first problem."""
+    try:
+        return model.model_validate(dict(body))
+    except ValidationError as error:
+        raise caller_error(error) from None
+
+
+def caller_error(error: ValidationError) -> CallerError:
+    """Return what a validation failure says to the caller: the first missing field, else the first wrong one."""
+    problems = error.errors(include_url=False, include_context=False)
+    missing = [p for p in problems if p["type"] == "missing"]
+    first = (missing or problems)[0]
+    others = sorted({_field(p) for p in problems} - {_field(first)})
+    also = f" (also: {', '.join(others[:10])})" if others else ""
+    if missing:
+        return ParameterMissing(f"{_field(first)} is missing{also}", field=_field(first))
+    said = "unknown field" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
+    value = _shown(first["input"])
+    return ParameterInvalid(f"{_field(first)}: {said}, found {value!r}{also}", field=_field(first), value=value)
+
+
+def _field(problem: ErrorDetails) -> str:
+    parts = [str(part) for part in problem["loc"]]
+    if parts[:1] == ["source"] and len(parts) > 1:
+        parts = parts[1:]
+    return _shown(".".join(parts)) or "body"
+
+
+def _shown(value: Any) -> Any:
+    """A value that may stand in an answer: short, printable, without structure."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return value if abs(value) < 1e18 else "a huge number"
+    if isinstance(value, str):
+        return value[:100].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+    return type(value).__name__
