@@ -1,0 +1,56 @@
+"""`geodag jobs` and `geodag events`: the engine as an operator sees it."""
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from cli.options import DEFAULT_HOME, HomeOption, JsonOption
+from cli.output import row_table, show
+from cli.target import Target
+
+JOB_COLUMNS = ("job_id", "workflow_id", "status", "created_at", "completed_at", "correlation_id")
+EVENT_COLUMNS = ("event_id", "created_at", "node_id", "event_type", "event_status", "event_data")
+Json = dict[str, Any]
+
+
+def jobs(
+    status: Annotated[str | None, typer.Option(help="Only jobs in this status, e.g. RUNNING.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """List the newest jobs."""
+    query = f"?limit={limit}" + (f"&status={status}" if status else "")
+    rows = _rows(Target.of(home), f"/api/status/jobs{query}", "jobs")
+    show(rows, row_table("Jobs", JOB_COLUMNS, rows), as_json=as_json)
+
+
+def events(
+    job: Annotated[str, typer.Argument(help="A job id, or the id of the request it works for.")],
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every transition of a job in order."""
+    target = Target.of(home)
+    rows = _rows(target, f"/api/status/job/{_job_id(target, job)}/events", "events")
+    show(rows, row_table(f"Events of {job}", EVENT_COLUMNS, rows), as_json=as_json)
+
+
+def _job_id(target: Target, text: str) -> str:
+    """Return the job of a request id; anything else is taken as a job id."""
+    for row in _rows(target, "/api/status/jobs?limit=1000", "jobs"):
+        if row.get("correlation_id") == text:
+            return str(row["job_id"])
+    return text
+
+
+def _rows(target: Target, path: str, name: str) -> list[Json]:
+    answer = asyncio.run(_get(target, path))
+    rows: list[Json] = answer[name] if isinstance(answer, dict) else answer
+    return rows
+
+
+async def _get(target: Target, path: str) -> Any:
+    async with target.client("operator") as client:
+        return await client.call("GET", target.urls.gateway + path)

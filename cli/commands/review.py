@@ -1,0 +1,98 @@
+"""`geodag status`, `approve`, `reject` and `stac`: what becomes of a request and of a version."""
+
+import asyncio
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from cli.errors import error_table
+from cli.options import DEFAULT_HOME, HomeOption, JsonOption
+from cli.output import key_value_table, print_json, show, styled
+from cli.target import Target
+
+Json = dict[str, Any]
+AssetArgument = Annotated[str, typer.Argument(help="The asset's id.")]
+VersionArgument = Annotated[int, typer.Argument(min=0, help="The version's ordinal.")]
+
+
+class ClearanceLevel(StrEnum):
+    """Who may see an approved asset."""
+
+    PUBLIC = "public"
+    OUO = "ouo"
+
+
+def status(
+    request_id: Annotated[str, typer.Argument(help="What `geodag submit` printed.")],
+    platform: Annotated[str, typer.Option(help="The platform that submitted.")] = "ddh",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where a request stands, with its errors, warnings and next actions."""
+    target = Target.of(home)
+    answer = _call(target, f"submitter-{platform}", "GET", f"/api/platform/status/{request_id}")
+    if as_json:
+        print_json(answer)
+        return
+    rows = {key: value for key, value in answer.items() if key != "errors" and value not in (None, [], {})}
+    for key in ("state", "review"):
+        if key in rows:
+            rows[key] = styled(rows[key])
+    Console().print(key_value_table("Request", rows))
+    for error in answer.get("errors") or []:
+        Console().print(error_table("Error", error))
+
+
+def approve(
+    asset_id: AssetArgument,
+    version: VersionArgument,
+    clearance: Annotated[ClearanceLevel | None, typer.Option(help="Needed while the asset is uncleared.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Kept in the audit.")] = None,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Approve a processed version as the reviewer: from now on its doors are open."""
+    body = {"clearance_level": clearance.value if clearance else None, "reason": reason}
+    _decide(home, asset_id, version, "approve", {k: v for k, v in body.items() if v is not None}, as_json)
+
+
+def reject(
+    asset_id: AssetArgument,
+    version: VersionArgument,
+    reason: Annotated[str, typer.Option(help="What the submitter has to mend.")],
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Reject a version as the reviewer, with a reason."""
+    _decide(home, asset_id, version, "reject", {"reason": reason}, as_json)
+
+
+def stac(
+    asset_id: AssetArgument,
+    version: Annotated[str, typer.Option(help="latest, or an ordinal.")] = "latest",
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Print the STAC item of a version, as the reviewer may see it."""
+    target = Target.of(home)
+    url = f"{target.urls.serving}/stac/{asset_id}?version={version}"
+    print_json(asyncio.run(_request(target, "reviewer", "GET", url, None)))
+
+
+def _decide(home: Path, asset_id: str, version: int, decision: str, body: Json, as_json: bool) -> None:
+    path = f"/api/assets/{asset_id}/versions/{version}/{decision}"
+    answer = _call(Target.of(home), "reviewer", "POST", path, body)
+    rows = {key: value for key, value in answer.items() if value is not None}
+    show(answer, key_value_table(f"{decision.capitalize()} recorded", rows), as_json=as_json)
+
+
+def _call(target: Target, subject: str, method: str, path: str, body: Json | None = None) -> Json:
+    answer: Json = asyncio.run(_request(target, subject, method, target.urls.gateway + path, body))
+    return answer
+
+
+async def _request(target: Target, subject: str, method: str, url: str, body: Json | None) -> Any:
+    async with target.client(subject) as client:
+        return await client.call(method, url, body)

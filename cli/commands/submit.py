@@ -1,0 +1,204 @@
+"""`geodag submit`: a file through an upload address into the platform, with its progress."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
+
+from cli.client import Client
+from cli.errors import CliError, ExitCode, ProcessingFailed, Refused
+from cli.options import DEFAULT_HOME, HomeOption, JsonOption
+from cli.output import key_value_table, show
+from cli.target import Target
+from core.ids import asset_id
+
+FINAL_STATES = frozenset({"completed", "failed", "cancelled"})
+WAIT_SECONDS = 20
+MAX_WAIT_SECONDS = 6 * 3600.0
+Json = dict[str, Any]
+
+
+class WrongCommandLine(CliError):
+    """The options do not fit together."""
+
+    exit_code = ExitCode.USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the command line asks for."""
+
+    file: Path
+    platform: str
+    refs: Mapping[str, str]
+    label: str | None
+    title: str | None = None
+    crs: str | None = None
+    access: str = "ouo"
+    wait: bool = False
+    quiet: bool = False
+
+    def body(self, container: str, blob: str, label: str) -> Json:
+        """Return the submit request."""
+        options = {"crs": self.crs} if self.crs else {}
+        return {
+            "platform_id": self.platform,
+            "platform_refs": dict(self.refs),
+            "version_label": label,
+            "data_type": "raster",
+            "source": {"container_name": container, "blob_name": blob},
+            "title": self.title or self.file.name,
+            "access_level": self.access,
+            "options": options,
+        }
+
+
+def submit(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="The file to publish.")],
+    dataset: Annotated[str | None, typer.Option(help="dataset_id, for platform ddh.")] = None,
+    resource: Annotated[str | None, typer.Option(help="resource_id, for platform ddh.")] = None,
+    ref: Annotated[list[str] | None, typer.Option(help="NAME=VALUE: a ref of another platform.")] = None,
+    platform: Annotated[str, typer.Option(help="The platform that submits.")] = "ddh",
+    version_label: Annotated[str | None, typer.Option(help="Default: v1, v2, … by what exists.")] = None,
+    title: Annotated[str | None, typer.Option(help="Default: the file's name.")] = None,
+    crs: Annotated[str | None, typer.Option(help="Only for a file that carries none, e.g. EPSG:4326.")] = None,
+    access: Annotated[str, typer.Option(help="ouo or public: a wish, the reviewer decides.")] = "ouo",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is processed.")] = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Upload a file and submit it; with --wait, show how it is processed."""
+    refs = _refs(dataset, resource, ref or [])
+    order = Order(file, platform, refs, version_label, title, crs, access, wait, quiet=as_json)
+    answer = asyncio.run(_submit(Target.of(home), order))
+    show(answer, key_value_table("Submitted" if not wait else "Processed", _summary(answer)), as_json=as_json)
+    if answer.get("state") in FINAL_STATES - {"completed"}:
+        raise ProcessingFailed(answer)
+
+
+def _refs(dataset: str | None, resource: str | None, pairs: list[str]) -> dict[str, str]:
+    named = {"dataset_id": dataset, "resource_id": resource}
+    refs = {name: value for name, value in named.items() if value is not None}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise WrongCommandLine(f"--ref needs NAME=VALUE, found {pair!r}")
+        refs[name] = value
+    return refs
+
+
+def _summary(answer: Json) -> Json:
+    keys = ("request_id", "asset_id", "version_ordinal", "revision", "state", "review", "status_url", "warnings")
+    return {key: answer[key] for key in keys if answer.get(key) not in (None, [], {})}
+
+
+async def _submit(target: Target, order: Order) -> Json:
+    async with target.client(f"submitter-{order.platform}") as client:
+        label = order.label or await _next_label(client, target, order)
+        with SubmitDisplay(order) as display:
+            address = await _upload(client, target, order, display)
+            body = order.body(address["container_name"], address["blob_name"], label)
+            accepted: Json = await client.call("POST", f"{target.urls.gateway}/api/platform/submit", body)
+            if not order.wait:
+                return accepted
+            return await wait_for_request(client, target, accepted["request_id"], display)
+
+
+async def _next_label(client: Client, target: Target, order: Order) -> str:
+    """Return v1, v2, … by how many versions of the asset exist."""
+    asset = asset_id(order.platform, order.refs)
+    try:
+        answer = await client.call("GET", f"{target.urls.gateway}/api/assets/{asset}/versions")
+    except Refused as refused:
+        if refused.status != 404:
+            raise
+        return "v1"
+    versions = answer["versions"] if isinstance(answer, dict) else answer
+    return f"v{len(versions) + 1}"
+
+
+async def _upload(client: Client, target: Target, order: Order, display: "SubmitDisplay") -> Json:
+    size = order.file.stat().st_size
+    wish: Json = {"platform_id": order.platform, "filename": order.file.name}
+    if size:
+        wish["size_bytes"] = size
+    address: Json = await client.call("POST", f"{target.urls.gateway}/api/platform/uploads", wish)
+    await client.upload(address["upload_url"], order.file, display.uploaded)
+    return address
+
+
+async def wait_for_request(client: Client, target: Target, request_id: str, display: "SubmitDisplay") -> Json:
+    """Return the status of a request once it is final, showing each status on the way."""
+    url = f"{target.urls.gateway}/api/platform/status/{request_id}"
+    before: Json = {}
+    async with asyncio.timeout(MAX_WAIT_SECONDS):
+        while True:
+            waiting = f"?wait={WAIT_SECONDS}" if before else ""
+            status: Json = await client.call("GET", url + waiting)
+            display.status(status)
+            if status["state"] in FINAL_STATES:
+                return status
+            if status == before:
+                await asyncio.sleep(0.2)
+            before = status
+
+
+class SubmitDisplay:
+    """Live picture of an upload and of what happens afterwards; silent when the output is for programs."""
+
+    def __init__(self, order: Order) -> None:
+        self._transfer = Progress(
+            TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn()
+        )
+        self._steps = Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+        )  # fmt: skip
+        self._upload = self._transfer.add_task(f"upload {order.file.name}", total=order.file.stat().st_size)
+        self._process = self._steps.add_task("accepted", total=None, note="", visible=False)
+        console = Console(stderr=True, quiet=order.quiet)
+        self._live = Live(Group(self._transfer, self._steps), console=console, refresh_per_second=10)
+
+    def __enter__(self) -> "SubmitDisplay":
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def uploaded(self, size_bytes: int) -> None:
+        """Move the upload's bar."""
+        self._transfer.advance(self._upload, size_bytes)
+
+    def status(self, status: Json) -> None:
+        """Show a request's state and how many of its steps are done."""
+        progress = status.get("progress") or {}
+        total, done = _steps_of(progress)
+        state = status["state"]
+        if state == "completed":
+            done = total = total or 1
+        note = str(progress.get("message") or progress.get("step") or "")
+        self._steps.update(
+            self._process, description=state, total=total, completed=done or 0, note=note, visible=True
+        )  # fmt: skip
+
+
+def _steps_of(progress: Json) -> tuple[int | None, int | None]:
+    for total, done in (("nodes_total", "nodes_completed"), ("total", "current"), ("total", "completed")):
+        if isinstance(progress.get(total), int) and isinstance(progress.get(done), int):
+            return progress[total], progress[done]
+    return None, None

@@ -1,0 +1,36 @@
+"""The `geodag` command: the local platform, the partner's side, the reviewer's side, the operator's side."""
+
+import sys
+
+import typer
+
+from cli.commands import database, operate, review, submit, up
+from cli.errors import CliError, show_error
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Turns rasters into published, versioned, access-controlled datasets.",
+)
+app.command()(up.up)
+app.command()(up.down)
+app.command()(submit.submit)
+app.command()(review.status)
+app.command()(review.approve)
+app.command()(review.reject)
+app.command()(review.stac)
+app.command()(operate.jobs)
+app.command()(operate.events)
+app.add_typer(database.app, name="db")
+
+
+def main() -> None:
+    """Run the command; its own errors become readable text (or JSON with --json) and an exit code."""
+    try:
+        app()
+    except CliError as error:
+        sys.exit(show_error(error, as_json="--json" in sys.argv))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""A dumb layer-4 round-robin balancer for loopback: it knows connections, not requests.
+
+Each new connection goes to the next upstream; one that refuses is passed over. Nothing is retried once bytes flow:
+clients have time-outs of their own. `python -m cli.stack.balancer --listen 127.0.0.1:8000 --upstream …`
+"""
+
+import argparse
+import asyncio
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import uvloop
+
+CONNECT_TIMEOUT_SECONDS = 2.0
+Address = tuple[str, int]
+
+
+def parse_address(text: str) -> Address:
+    """Return host and port of `host:port`."""
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+class RoundRobin:
+    """The order in which upstreams are tried, one step further for every connection."""
+
+    def __init__(self, upstreams: Sequence[Address]) -> None:
+        if not upstreams:
+            raise ValueError("a balancer needs at least one upstream")
+        self._upstreams = tuple(upstreams)
+        self._next = 0
+
+    def order(self) -> Iterator[Address]:
+        """Return every upstream once, starting with the one whose turn it is."""
+        start = self._next
+        self._next = (start + 1) % len(self._upstreams)
+        return chain(self._upstreams[start:], self._upstreams[:start])
+
+
+class Pipe(asyncio.Protocol):
+    """One side of a proxied connection; writes what it reads to its peer, with flow control both ways."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.peer: Pipe | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Read nothing until there is a peer; send small writes at once, since Nagle would add 40 ms."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        transport.pause_reading()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes on."""
+        if self.peer and self.peer.transport:
+            self.peer.transport.write(data)
+
+    def eof_received(self) -> bool:
+        """Pass a half-close on and keep the other direction open."""
+        if self.peer and self.peer.transport and self.peer.transport.can_write_eof():
+            self.peer.transport.write_eof()
+            return True
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Close the other side too."""
+        if self.peer and self.peer.transport:
+            self.peer.transport.close()
+        self.transport = None
+
+    def pause_writing(self) -> None:
+        """Stop reading from the peer while this side's buffer is full."""
+        if self.peer and self.peer.transport:
+            self.peer.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read from the peer again."""
+        if self.peer and self.peer.transport:
+            self.peer.transport.resume_reading()
+
+
+class ClientPipe(Pipe):
+    """The accepting side, which finds its upstream."""
+
+    def __init__(self, upstreams: RoundRobin, tasks: set[asyncio.Task[None]]) -> None:
+        super().__init__()
+        self._upstreams = upstreams
+        self._tasks = tasks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Look for an upstream."""
+        super().connection_made(transport)
+        task = asyncio.get_running_loop().create_task(self._connect())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self) -> None:
+        upstream = await self._first_reachable()
+        if upstream is None or upstream.transport is None or self.transport is None:
+            for side in (upstream, self):
+                if side and side.transport:
+                    side.transport.close()
+            return
+        self.peer, upstream.peer = upstream, self
+        self.transport.resume_reading()
+        upstream.transport.resume_reading()
+
+    async def _first_reachable(self) -> Pipe | None:
+        loop = asyncio.get_running_loop()
+        for host, port in self._upstreams.order():
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                    _, pipe = await loop.create_connection(Pipe, host, port)
+            except OSError:
+                continue
+            return pipe
+        return None
+
+
+async def start_balancer(listen: Address, upstreams: Sequence[Address]) -> asyncio.Server:
+    """Return a listening balancer; close it to stop accepting."""
+    turns, tasks = RoundRobin(upstreams), set[asyncio.Task[None]]()
+    loop = asyncio.get_running_loop()
+    return await loop.create_server(lambda: ClientPipe(turns, tasks), listen[0], listen[1], backlog=512)
+
+
+async def _serve(listen: Address, upstreams: Sequence[Address]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = await start_balancer(listen, upstreams)
+    await stop.wait()
+    server.close()
+
+
+def main() -> None:
+    """Run until SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--listen", type=parse_address, required=True, metavar="HOST:PORT")
+    parser.add_argument("--upstream", type=parse_address, action="append", required=True, metavar="HOST:PORT")
+    arguments = parser.parse_args()
+    uvloop.run(_serve(arguments.listen, arguments.upstream))
+
+
+if __name__ == "__main__":
+    main()

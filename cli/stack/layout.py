@@ -1,0 +1,225 @@
+"""Which parts a local stack has, how each is started, and where everything of a home lies."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cli.stack.credentials import Credentials, keys_path
+from cli.stack.ports import HOST
+from cli.stack.processes import PartSpec
+from core.handlers_catalog import HEAVY_QUEUE, LIGHT_QUEUE
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
+DATABASE = "geodag"
+UPLOAD_MAX_BYTES = 50 * 1024**3
+WORKER_QUEUES = {"light": LIGHT_QUEUE, "heavy": HEAVY_QUEUE}
+
+Settings = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many of each part, and settings by part name, by kind (`orchestrator`, `worker`, …) or for `all`."""
+
+    orchestrators: int = 2
+    light: int = 1
+    heavy: int = 1
+    gateway: bool = True
+    serving: bool = True
+    overrides: Mapping[str, Settings] = field(default_factory=dict)
+
+    @property
+    def orchestrator_names(self) -> tuple[str, ...]:
+        """Return the names of the orchestrators."""
+        return tuple(f"orchestrator-{n}" for n in range(1, self.orchestrators + 1))
+
+    @property
+    def worker_names(self) -> tuple[str, ...]:
+        """Return the names of the workers."""
+        light = tuple(f"worker-light-{n}" for n in range(1, self.light + 1))
+        return light + tuple(f"worker-heavy-{n}" for n in range(1, self.heavy + 1))
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """Return every part in the order of its start; the database is not one of them."""
+        fronts = (("gateway",) if self.gateway else ()) + (("serving",) if self.serving else ())
+        return (*self.orchestrator_names, "balancer", *fronts, *self.worker_names)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Paths under the home of one stack."""
+
+    root: Path
+
+    @property
+    def state_file(self) -> Path:
+        """Return the file that says who supervises, and on which ports."""
+        return self.root / "stack.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Return the file that a living supervisor holds locked."""
+        return self.root / "up.lock"
+
+    @property
+    def blobs(self) -> Path:
+        """Return the folder of the blob zones."""
+        return self.root / "blobs"
+
+    @property
+    def workflows(self) -> Path:
+        """Return the workflow definitions of the repository."""
+        return REPOSITORY / "workflows"
+
+    def log(self, part: str) -> Path:
+        """Return the log file of a part."""
+        return self.root / "logs" / f"{part}.log"
+
+    def record(self, part: str) -> Path:
+        """Return the file that says which process a part is."""
+        return self.root / "run" / f"{part}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Urls:
+    """Where the doors of a stack are."""
+
+    gateway: str
+    orchestrator: str
+    serving: str
+
+    @classmethod
+    def of(cls, ports: Mapping[str, int]) -> "Urls":
+        """Return the addresses that belong to the ports of a stack."""
+        return cls(*(f"http://{HOST}:{ports[name]}" for name in ("gateway", "balancer", "serving")))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that decides how the parts of one stack are started."""
+
+    home: Home
+    shape: Shape
+    ports: Mapping[str, int]
+    credentials: Credentials = field(repr=False)
+
+    @property
+    def urls(self) -> Urls:
+        """Return the addresses of the doors."""
+        return Urls.of(self.ports)
+
+    def spec(self, name: str) -> PartSpec:
+        """Return how to start one part."""
+        kind = kind_of(name)
+        return PartSpec(
+            name=name,
+            argv=self._argv(kind),
+            environment=self._environment(name, kind),
+            log_file=self.home.log(name),
+            record_file=self.home.record(name),
+            working_directory=REPOSITORY,
+        )
+
+    def _argv(self, kind: str) -> list[str]:
+        modules = {
+            "orchestrator": "orchestrator.main",
+            "worker": "worker.main",
+            "gateway": "function.local_host",
+            "serving": "serving.main",
+            "balancer": "cli.stack.balancer",
+        }
+        argv = [sys.executable, "-m", modules[kind]]
+        if kind == "balancer":
+            argv += ["--listen", self._address("balancer")]
+            for name in self.shape.orchestrator_names:
+                argv += ["--upstream", self._address(name)]
+        return argv
+
+    def _address(self, name: str) -> str:
+        return f"{HOST}:{self.ports[name]}"
+
+    def _environment(self, name: str, kind: str) -> dict[str, str]:
+        """Return what a part gets: an allow-list of ours, its own settings, then the overrides; nothing else."""
+        inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
+        environment = inherited | {"PYTHONUNBUFFERED": "1"} | self._settings(name, kind)
+        for key in ("all", kind, name):
+            if kind != "balancer":
+                environment |= self.shape.overrides.get(key, {})
+        return environment
+
+    def _settings(self, name: str, kind: str) -> dict[str, str]:
+        if kind == "balancer":
+            return {}
+        common = {"LOG_LEVEL": "INFO", "LOG_FORMAT": "text", "ENVIRONMENT": "production", "BUILD_ID": "local"}
+        common |= self._database(kind)
+        if kind == "worker":
+            return common | self._worker(name)
+        common["API_KEYS_FILE"] = str(keys_path(self.home.root))
+        builders = {"orchestrator": self._orchestrator, "gateway": self._gateway, "serving": self._serving}
+        return common | builders[kind](name)
+
+    def _database(self, kind: str) -> dict[str, str]:
+        role = f"geodag_{kind}"
+        return {
+            "POSTGRES_HOST": HOST,
+            "POSTGRES_PORT": str(self.ports["postgres"]),
+            "POSTGRES_DB": DATABASE,
+            "POSTGRES_USER": role,
+            "POSTGRES_PASSWORD": self.credentials.passwords[role],
+        }
+
+    def _orchestrator(self, name: str) -> dict[str, str]:
+        return {
+            "ORCHESTRATOR_HOST": HOST,
+            "ORCHESTRATOR_PORT": str(self.ports[name]),
+            "WORKFLOWS_DIR": str(self.home.workflows),
+            "BLOB_ROOT": str(self.home.blobs),
+            "UPLOAD_KEY": self.credentials.upload_key,
+            "UPLOAD_MAX_BYTES": str(UPLOAD_MAX_BYTES),
+            "PUBLIC_ORCHESTRATOR_URL": self.urls.orchestrator,
+            "PUBLIC_SERVING_URL": self.urls.serving,
+            "PUBLIC_GATEWAY_URL": self.urls.gateway,
+        }
+
+    def _worker(self, name: str) -> dict[str, str]:
+        size = name.split("-")[1]
+        return {
+            "WORKER_QUEUE": WORKER_QUEUES[size],
+            "WORKER_TYPE": size,
+            "WORKER_STATE_DIR": str(self.home.root / "workers" / name / "state"),
+            "WORKER_SCRATCH_DIR": str(self.home.root / "workers" / name / "scratch"),
+            "WORKER_HEALTH_PORT": str(self.ports[name]),
+            "DAG_CALLBACK_URL": f"{self.urls.orchestrator}/api/v1/callbacks",
+            "WORKER_SERVICE_KEY": self.credentials.keys["worker"],
+            "BLOB_ROOT": str(self.home.blobs),
+        }
+
+    def _gateway(self, name: str) -> dict[str, str]:
+        return {
+            "GATEWAY_HOST": HOST,
+            "GATEWAY_PORT": str(self.ports[name]),
+            "ORCHESTRATOR_URL": self.urls.orchestrator,
+            "GATEWAY_SERVICE_KEY": self.credentials.keys["gateway"],
+        }
+
+    def _serving(self, name: str) -> dict[str, str]:
+        return {
+            "SERVING_HOST": HOST,
+            "SERVING_PORT": str(self.ports[name]),
+            "BLOB_ROOT": str(self.home.blobs),
+            "PUBLIC_SERVING_URL": self.urls.serving,
+        }
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a part: its name without size and number."""
+    return name.split("-")[0]
+
+
+def health_path(kind: str) -> str:
+    """Return where a part says that it can work."""
+    return {"gateway": "/api/readyz"}.get(kind, "/readyz")
