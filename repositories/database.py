@@ -1,0 +1,124 @@
+"""Connections to PostgreSQL: pools that survive its restarts, and one meaning for "it is not there now".
+
+`prepare_threshold=None` keeps everything usable behind a transaction pooler. Pools check a connection before they lend
+it and give up on a reconnect after seconds, so that the next caller starts a fresh attempt instead of waiting out a
+backoff that grew while the server was away.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import psycopg
+from psycopg import AsyncConnection, Connection, conninfo, errors
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
+
+from core.errors import DatabaseUnavailable
+
+AsyncPool = AsyncConnectionPool[AsyncConnection[Any]]
+SyncPool = ConnectionPool[Connection[Any]]
+
+CONNECTION_PARAMETERS: Final = {
+    "connect_timeout": "5",
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+}
+RECONNECT_TIMEOUT_SECONDS: Final = 3.0
+CHECKOUT_TIMEOUT_SECONDS: Final = 10.0
+
+_TRY_AGAIN: Final = (
+    errors.LockNotAvailable,
+    errors.QueryCanceled,
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.TooManyConnections,
+    errors.ReadOnlySqlTransaction,
+    errors.IdleInTransactionSessionTimeout,
+)
+"""Server errors that say nothing against the statement."""
+_CLASSES: Final = frozenset({"08", "53", "57"})
+"""Lost connection, insufficient resources, operator intervention (shutdown, starting up)."""
+
+
+def make_conninfo(base: str, application_name: str) -> str:
+    """Return a connection string with keepalives, timeouts and the name that `pg_stat_activity` shows."""
+    return conninfo.make_conninfo(base, application_name=application_name[:63], **CONNECTION_PARAMETERS)
+
+
+def async_pool(dsn: str, *, name: str, min_size: int = 2, max_size: int = 10) -> AsyncPool:
+    """Return a closed pool; `async with` opens it without waiting, so a process may start before its database."""
+    return AsyncConnectionPool(
+        make_conninfo(dsn, name),
+        kwargs={"prepare_threshold": None},
+        min_size=min_size,
+        max_size=max_size,
+        open=False,
+        name=name,
+        check=AsyncConnectionPool.check_connection,
+        timeout=CHECKOUT_TIMEOUT_SECONDS,
+        reconnect_timeout=RECONNECT_TIMEOUT_SECONDS,
+    )
+
+
+def sync_pool(dsn: str, *, name: str, min_size: int = 1, max_size: int = 4) -> SyncPool:
+    """Return a closed pool for threads, as serving's tile endpoints are; autocommit, for single reads."""
+    return ConnectionPool(
+        make_conninfo(dsn, name),
+        kwargs={"prepare_threshold": None, "autocommit": True},
+        min_size=min_size,
+        max_size=max_size,
+        open=False,
+        name=name,
+        check=ConnectionPool.check_connection,
+        timeout=CHECKOUT_TIMEOUT_SECONDS,
+        reconnect_timeout=RECONNECT_TIMEOUT_SECONDS,
+    )
+
+
+@asynccontextmanager
+async def transaction(pool: AsyncPool, timeout_seconds: float | None = None) -> AsyncIterator[AsyncConnection[Any]]:
+    """Lend a connection inside one transaction: commit at the end, roll back on an error.
+
+    Raises:
+        DatabaseUnavailable: No connection, it broke, or the server asks to try again; nothing is known to be
+            committed then, except when the connection broke during the commit itself.
+    """
+    with translated():
+        async with pool.connection(timeout_seconds) as conn, conn.transaction():
+            yield conn
+
+
+@contextmanager
+def read(pool: SyncPool, timeout_seconds: float | None = None) -> Iterator[Connection[Any]]:
+    """Lend an autocommit connection for reads to a thread; raises `DatabaseUnavailable` as `transaction` does."""
+    with translated(), pool.connection(timeout_seconds) as conn:
+        yield conn
+
+
+async def listen(dsn: str, *, name: str) -> AsyncConnection[Any]:
+    """Open the autocommit connection of a listener, which goes past any pooler."""
+    with translated():
+        return await AsyncConnection.connect(make_conninfo(dsn, name), autocommit=True, prepare_threshold=None)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn what may go away by itself into `DatabaseUnavailable`; every other error passes as it is."""
+    try:
+        yield
+    except (psycopg.Error, PoolTimeout, PoolClosed, TooManyRequests) as error:
+        if not is_unavailable(error):
+            raise
+        raise DatabaseUnavailable(f"the database is not available: {type(error).__name__}") from error
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Return whether trying again later can help, as after a restart, a lost connection or a lock timeout."""
+    if isinstance(error, PoolTimeout | PoolClosed | TooManyRequests | _TRY_AGAIN):
+        return True
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    return error.sqlstate is None or error.sqlstate[:2] in _CLASSES

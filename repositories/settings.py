@@ -1,0 +1,106 @@
+"""Base of every process's settings: names from the environment, and a start that stops when one is wrong.
+
+A process subclasses `DatabaseSettings` (or `ProcessSettings`) and calls `load` in its composition root. Secrets are
+`SecretStr`; a message names variables, never their values.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from psycopg import conninfo
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from core.errors import GeodagError
+
+PREFIXES: Final = ("ORCHESTRATOR_", "WORKER_", "GATEWAY_", "SERVING_", "DAG_")
+"""Names that start like this belong to geodag, so an unknown one is a typing error."""
+
+SHARED_NAMES: Final = frozenset(
+    {
+        "ORCHESTRATOR_HOST", "ORCHESTRATOR_PORT", "ORCHESTRATOR_POLL_INTERVAL", "ORCHESTRATOR_HEARTBEAT_SECONDS",
+        "ORCHESTRATOR_THRESHOLD_SECONDS", "ORCHESTRATOR_URL",
+        "WORKER_QUEUE", "WORKER_TYPE", "WORKER_ID", "WORKER_SLOTS_INLINE", "WORKER_SLOTS_PROCESS", "WORKER_STATE_DIR",
+        "WORKER_SCRATCH_DIR", "WORKER_HEALTH_PORT", "WORKER_HEARTBEAT_SECONDS", "WORKER_TASK_MEMORY_BYTES",
+        "WORKER_JOURNAL_FILE", "WORKER_SERVICE_KEY", "DAG_CALLBACK_URL",
+        "GATEWAY_HOST", "GATEWAY_PORT", "GATEWAY_SERVICE_KEY", "SERVING_HOST", "SERVING_PORT",
+    }
+)  # fmt: skip
+"""Names of all processes: several may share one environment, so another process's name is no error."""
+
+
+class SettingsError(GeodagError):
+    """The environment lacks a required setting or has one that nobody knows; the process does not start."""
+
+    code = "SETTINGS_INVALID"
+
+
+class ProcessSettings(BaseSettings):
+    """What every process reads."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", case_sensitive=False, env_ignore_empty=True)
+
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Least severe level logged.")
+    log_format: Literal["json", "text"] = Field("json", description="json for machines, text for a terminal.")
+    environment: Literal["production", "development"] = Field(
+        "production", description="development allows what is named so, and nothing else."
+    )
+    build_id: str = Field("dev", description="Which build this is; shown in health and in owner rows.")
+
+    @classmethod
+    def load(cls) -> Self:
+        """Return the settings of this process from the environment.
+
+        Raises:
+            SettingsError: A required variable is missing or wrong, or a name with one of our prefixes is unknown.
+        """
+        problems = list(cls._unknown_names(os.environ))
+        try:
+            settings = cls()
+        except ValidationError as error:
+            problems += [f"{'.'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()]
+        if problems:
+            raise SettingsError(f"{cls.__name__}: " + "; ".join(problems))
+        return settings
+
+    @classmethod
+    def _unknown_names(cls, environ: Mapping[str, str]) -> tuple[str, ...]:
+        known = SHARED_NAMES | {name.upper() for name in cls.model_fields}
+        unknown = sorted(n for n in environ if n.upper().startswith(PREFIXES) and n.upper() not in known)
+        return tuple(f"{name}: unknown variable" for name in unknown)
+
+
+class DatabaseSettings(ProcessSettings):
+    """How a process reaches PostgreSQL, each with its own role."""
+
+    postgres_host: str = Field(description="Host, or the folder of a Unix socket.")
+    postgres_port: int = Field(5432, ge=1, le=65535)
+    postgres_db: str = Field(description="Database name.")
+    postgres_user: str = Field(description="Role of this process.")
+    postgres_password: SecretStr | None = Field(None, description="Absent on a socket that trusts.")
+    postgres_listen_host: str | None = Field(None, description="Past any pooler; default: the main host.")
+    postgres_listen_port: int | None = Field(None, ge=1, le=65535)
+
+    def conninfo(self) -> str:
+        """Return the connection string of the pool."""
+        return self._conninfo(self.postgres_host, self.postgres_port)
+
+    def listen_conninfo(self) -> str:
+        """Return the connection string of the listener and of migrations."""
+        return self._conninfo(
+            self.postgres_listen_host or self.postgres_host, self.postgres_listen_port or self.postgres_port
+        )
+
+    def _conninfo(self, host: str, port: int) -> str:
+        secret = {} if self.postgres_password is None else {"password": self.postgres_password.get_secret_value()}
+        return conninfo.make_conninfo(host=host, port=port, dbname=self.postgres_db, user=self.postgres_user, **secret)
+
+
+def read_secret_file(path: Path) -> str:
+    """Return a file's text without the final newline; the error names the file, never its content."""
+    try:
+        return path.read_text(encoding="utf-8").rstrip("\n")
+    except OSError as error:
+        raise SettingsError(f"cannot read {path}: {error.strerror}") from error
