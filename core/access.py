@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, assert_never
 
+from pydantic.dataclasses import dataclass as checked
+
 from core.errors import ParameterInvalid
 from core.identity import Caller, Role
 from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState
@@ -72,7 +74,7 @@ PUBLIC_CACHE: Final = "public, max-age=2, must-revalidate"
 PRIVATE_CACHE: Final = "private, no-store"
 
 
-@dataclass(frozen=True, slots=True)
+@checked(frozen=True, slots=True)
 class AssetFacts:
     """What the policy reads of an asset."""
 
@@ -84,7 +86,7 @@ class AssetFacts:
     deleted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@checked(frozen=True, slots=True)
 class VersionFacts:
     """What the policy reads of one version."""
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from pydantic.dataclasses import dataclass as checked
+
 from core.errors import Conflict, Forbidden, InvalidTransition, ParameterMissing
 from core.identity import Caller, Role
 from core.models.business import ApprovalState, Clearance, ProcessingState
@@ -94,7 +96,7 @@ PROCESSING_TRANSITIONS: Final[Transitions[ProcessingState]] = {
 """Moves of the engine within one revision; back to queued only by RESUBMIT."""
 
 
-@dataclass(frozen=True, slots=True)
+@checked(frozen=True, slots=True)
 class VersionState:
     """What the rules read of one version."""
 

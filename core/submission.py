@@ -197,7 +197,7 @@ def check_blob_name(name: str, field: str = "blob_name") -> str:
         "a backslash is not allowed": "\\" in name,
         "a leading slash is not allowed": name.startswith("/"),
         "empty, . and .. segments are not allowed": any(s in {"", ".", ".."} for s in segments),
-        "a trailing dot is not allowed": any(s.endswith(".") for s in segments),
+        "a trailing dot is not allowed": name.endswith("."),
     }
     for message, broken in faults.items():
         if broken:

@@ -1,0 +1,161 @@
+"""What a partner is told: status of a request, assets and versions. Pure; gateway and orchestrator share it.
+
+Nothing here knows a job id, a node or a worker, and errors that a partner can not mend lose their inner details.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic.dataclasses import dataclass as checked
+
+from core import lifecycle
+from core.access import AssetFacts, Door, VersionFacts, decide
+from core.b2b import StatusView
+from core.errors import ErrorDetail
+from core.identity import Caller
+from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState, RequestState
+
+Json = dict[str, Any]
+
+_FINAL: Final = frozenset({RequestState.COMPLETED, RequestState.FAILED, RequestState.CANCELLED})
+_INNER: Final[Mapping[str, str]] = {
+    "WORKER_LOST": "the processing was interrupted too often",
+    "TASK_TIMEOUT": "the processing took longer than it may",
+    "TASK_OUT_OF_MEMORY": "the processing needed more memory than it may use",
+    "TASK_OUT_OF_DISK": "the processing needed more disk than it may use",
+}
+
+
+@checked(frozen=True, slots=True, kw_only=True)
+class RequestFacts:
+    """One request with its version and asset, as `dagapi.requests` shows them."""
+
+    request_id: str
+    platform_id: str
+    asset_id: str
+    version_ordinal: int
+    revision: int
+    state: RequestState
+    progress: Json
+    errors: Sequence[Any]
+    warnings: Sequence[Any]
+    processing_state: ProcessingState
+    review: ApprovalState | None
+    """None once a newer revision took this request's place."""
+    reason: str | None
+    clearance_state: Clearance
+    exposure: Exposure
+    latest_approved_version_ordinal: int | None
+    deleted: bool
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PublicUrls:
+    """Where partners reach the doors; no trailing slashes."""
+
+    gateway: str
+    serving: str = ""
+
+    def status(self, request_id: str) -> str:
+        """Return where a request is polled."""
+        return f"{self.gateway}/api/platform/status/{request_id}"
+
+    def version(self, asset_id: str, ordinal: int) -> str:
+        """Return where a version and its report are read."""
+        return f"{self.gateway}/api/assets/{asset_id}/versions/{ordinal}"
+
+    def download(self, asset_id: str, ordinal: int) -> str:
+        """Return the download door of one version; what a STAC item's asset refers to."""
+        return f"{self.serving}/download/{asset_id}?version={ordinal}"
+
+    def services(self, asset_id: str, ordinal: int) -> dict[str, str]:
+        """Return every content door of one version."""
+        base, query = self.serving, f"?version={ordinal}"
+        return {
+            "tiles": f"{base}/tiles/{asset_id}/{{z}}/{{x}}/{{y}}{query}",
+            "tilejson": f"{base}/tiles/{asset_id}/tilejson.json{query}",
+            "preview": f"{base}/preview/{asset_id}.png{query}",
+            "stac": f"{base}/stac/{asset_id}{query}",
+            "download": self.download(asset_id, ordinal),
+        }
+
+
+@checked(frozen=True, slots=True, kw_only=True)
+class VersionFactsView:
+    """One version with its asset, as `dagapi.versions` joined to `dagapi.assets` shows them."""
+
+    asset_id: str
+    platform_id: str
+    version_ordinal: int
+    version_label: str
+    revision: int
+    title: str
+    description: str | None
+    tags: Sequence[str]
+    access_level: str
+    approval_state: ApprovalState
+    processing_state: ProcessingState
+    rejection_reason: str | None
+    content_hash: str | None
+    blob_size_bytes: int | None
+    stac_item_id: str | None
+    stac_collection_id: str | None
+    report: Json | None
+    findings: Sequence[Any]
+    error: Json | None
+    created_at: datetime
+    updated_at: datetime
+
+
+def partner_error(detail: Mapping[str, Any]) -> ErrorDetail:
+    """Return an error as a partner may read it: what he can not mend is told by code and `error_id` alone."""
+    error = ErrorDetail.model_validate(detail)
+    if error.user_fixable:
+        return error
+    message = _INNER.get(error.code, "the processing failed for a reason that is not in the request")
+    return error.model_copy(update={"message": message, "field": None, "value": None, "remediation": None})
+
+
+def status_view(facts: RequestFacts, caller: Caller, urls: PublicUrls) -> StatusView:
+    """Return what this caller learns of a request."""
+    return StatusView(
+        request_id=facts.request_id,
+        asset_id=facts.asset_id,
+        version_ordinal=facts.version_ordinal,
+        revision=facts.revision,
+        state=facts.state,
+        progress=facts.progress,
+        review=facts.review if facts.state is RequestState.COMPLETED else None,
+        reason=facts.reason,
+        errors=[partner_error(e) for e in facts.errors],
+        warnings=list(facts.warnings),
+        report_url=urls.version(facts.asset_id, facts.version_ordinal) if facts.state in _FINAL else None,
+        services=_services(facts, caller, urls),
+        next_actions=list(_next_actions(facts)),
+    )
+
+
+def _services(facts: RequestFacts, caller: Caller, urls: PublicUrls) -> dict[str, str] | None:
+    if facts.review is None:
+        return None
+    asset = AssetFacts(
+        asset_id=facts.asset_id,
+        platform_id=facts.platform_id,
+        clearance_state=facts.clearance_state,
+        exposure=facts.exposure,
+        latest_approved_version_ordinal=facts.latest_approved_version_ordinal,
+        deleted=facts.deleted,
+    )
+    version = VersionFacts(facts.version_ordinal, facts.review, facts.processing_state)
+    if not decide(caller, asset, [version], facts.version_ordinal, Door.TILES).allowed:
+        return None
+    return urls.services(facts.asset_id, facts.version_ordinal)
+
+
+def _next_actions(facts: RequestFacts) -> tuple[str, ...]:
+    if facts.review is None or facts.deleted:
+        return ()
+    return lifecycle.next_actions(facts.review, facts.processing_state)

@@ -1,0 +1,321 @@
+"""Assets and their versions. Lock order: asset, then version; a job, when one is locked, comes before both."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+from pydantic.dataclasses import dataclass as checked
+
+from core.lifecycle import VersionState
+from core.models.business import ApprovalState, Clearance, GeospatialAsset, ProcessingState
+from core.status_view import VersionFactsView
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """What a submit writes into a version: of a new one everything, of a known one all but its label."""
+
+    asset_id: str
+    version_ordinal: int
+    version_label: str
+    revision: int
+    title: str
+    description: str | None
+    tags: Sequence[str]
+    access_level: str
+    submitted_by: str
+    job_id: str
+    request_id: str
+    source: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """What a finished ingest declares; columns of `asset_versions` by the same names."""
+
+    blob_path: str | None = None
+    blob_sha256: str | None = None
+    blob_size_bytes: int | None = None
+    content_hash: str | None = None
+    table_name: str | None = None
+    stac_item_id: str | None = None
+    stac_collection_id: str | None = None
+    stac_item: Json | None = None
+    render: Json | None = None
+    report: Json | None = None
+
+
+@checked(frozen=True, slots=True, kw_only=True)
+class WorkingVersion:
+    """The version a job works for, locked."""
+
+    asset_id: str
+    version_ordinal: int
+    revision: int
+    processing_state: ProcessingState
+    current_request_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueEntry:
+    """What an approval publishes."""
+
+    stac_item_id: str | None
+    stac_collection_id: str | None
+    stac_item: Json | None
+    current_request_id: str | None
+
+
+class AssetRepository:
+    """SQL on `geospatial_assets` and `asset_versions`, in the caller's transaction."""
+
+    def __init__(self, conn: AsyncConnection) -> None:
+        self._conn = conn
+
+    async def ensure(self, asset_id: str, platform_id: str, refs: Mapping[str, str], data_type: str) -> bool:
+        """Insert the asset unless it exists; return whether it was new."""
+        cursor = await self._conn.execute(
+            """
+            INSERT INTO dagapp.geospatial_assets
+                (asset_id, platform_id, platform_refs, data_type, created_at, updated_at)
+            VALUES (%s, %s, %s, %s, dagapp.clock(), dagapp.clock())
+            ON CONFLICT (asset_id) DO NOTHING
+            """,
+            (asset_id, platform_id, Jsonb(dict(refs)), data_type),
+        )
+        return cursor.rowcount == 1
+
+    async def lock(self, asset_id: str) -> GeospatialAsset | None:
+        """Lock the asset row, which orders everything that happens to its versions, and return it."""
+        async with self._conn.cursor(row_factory=class_row(GeospatialAsset)) as cursor:
+            await cursor.execute(
+                """
+                SELECT asset_id, platform_id, platform_refs, data_type, clearance_state, exposure, cleared_at,
+                       cleared_by, made_public_at, made_public_by, latest_approved_version_ordinal, deleted_at,
+                       deleted_by, created_at, updated_at
+                FROM dagapp.geospatial_assets
+                WHERE asset_id = %s
+                FOR UPDATE
+                """,
+                (asset_id,),
+            )
+            return await cursor.fetchone()
+
+    async def get(self, asset_id: str) -> GeospatialAsset | None:
+        """Return the asset without a lock."""
+        async with self._conn.cursor(row_factory=class_row(GeospatialAsset)) as cursor:
+            await cursor.execute(
+                """
+                SELECT asset_id, platform_id, platform_refs, data_type, clearance_state, exposure, cleared_at,
+                       cleared_by, made_public_at, made_public_by, latest_approved_version_ordinal, deleted_at,
+                       deleted_by, created_at, updated_at
+                FROM dagapp.geospatial_assets
+                WHERE asset_id = %s
+                """,
+                (asset_id,),
+            )
+            return await cursor.fetchone()
+
+    async def lock_versions(self, asset_id: str) -> list[VersionState]:
+        """Lock every version of an asset in order and return them, deleted ones included; the asset is locked."""
+        async with self._conn.cursor(row_factory=class_row(VersionState)) as cursor:
+            await cursor.execute(
+                """
+                SELECT version_ordinal, version_label, revision, approval_state, processing_state, submitted_by,
+                       deleted_at IS NOT NULL AS deleted
+                FROM dagapp.asset_versions
+                WHERE asset_id = %s
+                ORDER BY version_ordinal
+                FOR UPDATE
+                """,
+                (asset_id,),
+            )
+            return await cursor.fetchall()
+
+    async def versions(self, asset_id: str) -> list[VersionFactsView]:
+        """Return every live version of an asset, for reading."""
+        async with self._conn.cursor(row_factory=class_row(VersionFactsView)) as cursor:
+            await cursor.execute(
+                """
+                SELECT v.asset_id, a.platform_id, v.version_ordinal, v.version_label, v.revision, v.title,
+                       v.description, v.tags, v.access_level, v.approval_state, v.processing_state,
+                       v.rejection_reason, v.content_hash, v.blob_size_bytes, v.stac_item_id, v.stac_collection_id,
+                       v.report, v.findings, v.error, v.created_at, v.updated_at
+                FROM dagapp.asset_versions AS v
+                JOIN dagapp.geospatial_assets AS a ON a.asset_id = v.asset_id
+                WHERE v.asset_id = %s AND v.deleted_at IS NULL AND a.deleted_at IS NULL
+                ORDER BY v.version_ordinal
+                """,
+                (asset_id,),
+            )
+            return await cursor.fetchall()
+
+    async def insert_version(self, revision: Revision) -> None:
+        """Insert a new version, pending and queued."""
+        await self._conn.execute(
+            """
+            INSERT INTO dagapp.asset_versions
+                (asset_id, version_ordinal, version_label, revision, title, description, tags, access_level,
+                 submitted_by, current_job_id, current_request_id, source, created_at, updated_at)
+            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, dagapp.clock(), dagapp.clock())
+            """,
+            (
+                revision.asset_id,
+                revision.version_ordinal,
+                revision.version_label,
+                revision.revision,
+                revision.title,
+                revision.description,
+                Jsonb(list(revision.tags)),
+                revision.access_level,
+                revision.submitted_by,
+                revision.job_id,
+                revision.request_id,
+                Jsonb(dict(revision.source)),
+            ),
+        )
+
+    async def start_revision(self, revision: Revision) -> None:
+        """Turn a version back to pending and queued under its next revision; what the last one made is forgotten."""
+        await self._conn.execute(
+            """
+            UPDATE dagapp.asset_versions
+            SET revision = %s, title = %s, description = %s, tags = %s, access_level = %s, submitted_by = %s,
+                current_job_id = %s, current_request_id = %s, source = %s,
+                approval_state = 'pending_review', processing_state = 'queued',
+                reviewer = NULL, reviewed_at = NULL, rejection_reason = NULL,
+                content_hash = NULL, blob_path = NULL, blob_sha256 = NULL, blob_size_bytes = NULL, table_name = NULL,
+                stac_item_id = NULL, stac_collection_id = NULL, stac_item = NULL, render = NULL, report = NULL,
+                findings = '[]'::jsonb, error = NULL, updated_at = dagapp.clock()
+            WHERE asset_id = %s AND version_ordinal = %s
+            """,
+            (
+                revision.revision,
+                revision.title,
+                revision.description,
+                Jsonb(list(revision.tags)),
+                revision.access_level,
+                revision.submitted_by,
+                revision.job_id,
+                revision.request_id,
+                Jsonb(dict(revision.source)),
+                revision.asset_id,
+                revision.version_ordinal,
+            ),
+        )
+
+    async def lock_working_version(self, job_id: str) -> WorkingVersion | None:
+        """Lock and return the version whose newest revision a job makes, or None when it makes none (any more)."""
+        async with self._conn.cursor(row_factory=class_row(WorkingVersion)) as cursor:
+            await cursor.execute(
+                """
+                SELECT asset_id, version_ordinal, revision, processing_state, current_request_id
+                FROM dagapp.asset_versions
+                WHERE current_job_id = %s
+                FOR UPDATE
+                """,
+                (job_id,),
+            )
+            return await cursor.fetchone()
+
+    async def store_outputs(self, version: WorkingVersion, outputs: Outputs, findings: Sequence[Any]) -> None:
+        """Write what the ingest declared; the version is completed from here on."""
+        await self._conn.execute(
+            """
+            UPDATE dagapp.asset_versions
+            SET processing_state = 'completed', blob_path = %s, blob_sha256 = %s, blob_size_bytes = %s,
+                content_hash = %s, table_name = %s, stac_item_id = %s, stac_collection_id = %s, stac_item = %s,
+                render = %s, report = %s, findings = %s, error = NULL, updated_at = dagapp.clock()
+            WHERE asset_id = %s AND version_ordinal = %s
+            """,
+            (
+                outputs.blob_path,
+                outputs.blob_sha256,
+                outputs.blob_size_bytes,
+                outputs.content_hash,
+                outputs.table_name,
+                outputs.stac_item_id,
+                outputs.stac_collection_id,
+                _json(outputs.stac_item),
+                _json(outputs.render),
+                _json(outputs.report),
+                Jsonb(list(findings)),
+                version.asset_id,
+                version.version_ordinal,
+            ),
+        )
+
+    async def store_failure(
+        self, version: WorkingVersion, state: ProcessingState, error: Mapping[str, Any] | None, findings: Sequence[Any]
+    ) -> None:
+        """Write how the newest revision ended without outputs."""
+        await self._conn.execute(
+            """
+            UPDATE dagapp.asset_versions
+            SET processing_state = %s, error = %s, findings = %s, updated_at = dagapp.clock()
+            WHERE asset_id = %s AND version_ordinal = %s
+            """,
+            (str(state), _json(error), Jsonb(list(findings)), version.asset_id, version.version_ordinal),
+        )
+
+    async def catalogue_entry(self, asset_id: str, ordinal: int) -> CatalogueEntry | None:
+        """Return the STAC document a version was finished with."""
+        async with self._conn.cursor(row_factory=class_row(CatalogueEntry)) as cursor:
+            await cursor.execute(
+                """
+                SELECT stac_item_id, stac_collection_id, stac_item, current_request_id
+                FROM dagapp.asset_versions
+                WHERE asset_id = %s AND version_ordinal = %s
+                """,
+                (asset_id, ordinal),
+            )
+            return await cursor.fetchone()
+
+    async def store_review(
+        self, asset_id: str, ordinal: int, approval: ApprovalState, reviewer: str, rejection_reason: str | None
+    ) -> None:
+        """Write a reviewer's decision; the version is locked."""
+        await self._conn.execute(
+            """
+            UPDATE dagapp.asset_versions
+            SET approval_state = %s, reviewer = %s, reviewed_at = dagapp.clock(), rejection_reason = %s,
+                updated_at = dagapp.clock()
+            WHERE asset_id = %s AND version_ordinal = %s
+            """,
+            (str(approval), reviewer, rejection_reason, asset_id, ordinal),
+        )
+
+    async def store_clearance(self, asset_id: str, level: Clearance, actor: str) -> None:
+        """Raise an asset's clearance by one step; who cleared it first and who made it public stay recorded."""
+        await self._conn.execute(
+            """
+            UPDATE dagapp.geospatial_assets
+            SET clearance_state = %(level)s,
+                cleared_at = coalesce(cleared_at, dagapp.clock()), cleared_by = coalesce(cleared_by, %(actor)s),
+                made_public_at = CASE WHEN %(level)s = 'public' THEN dagapp.clock() ELSE made_public_at END,
+                made_public_by = CASE WHEN %(level)s = 'public' THEN %(actor)s ELSE made_public_by END,
+                updated_at = dagapp.clock()
+            WHERE asset_id = %(asset_id)s
+            """,
+            {"level": str(level), "actor": actor, "asset_id": asset_id},
+        )
+
+    async def store_latest(self, asset_id: str, latest: int | None) -> None:
+        """Write which version `latest` means."""
+        await self._conn.execute(
+            """
+            UPDATE dagapp.geospatial_assets
+            SET latest_approved_version_ordinal = %s, updated_at = dagapp.clock()
+            WHERE asset_id = %s
+            """,
+            (latest, asset_id),
+        )
+
+
+def _json(value: Mapping[str, Any] | None) -> Jsonb | None:
+    return None if value is None else Jsonb(dict(value))

@@ -1,0 +1,148 @@
+"""What partners asked for, and which jobs work for it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row, scalar_row
+from psycopg.types.json import Jsonb
+from pydantic.dataclasses import dataclass as checked
+
+from core.models.business import RequestState
+from core.status_view import RequestFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRequest:
+    """A request about to be stored."""
+
+    request_id: str
+    platform_id: str
+    asset_id: str
+    version_ordinal: int
+    revision: int
+    idempotency_key: str | None
+    body_hash: str
+    body: Mapping[str, Any]
+    submitted_by: str
+    warnings: Sequence[Mapping[str, Any]] = ()
+
+
+@checked(frozen=True, slots=True, kw_only=True)
+class KnownRequest:
+    """What an idempotency key was used for before."""
+
+    request_id: str
+    asset_id: str
+    version_ordinal: int
+    revision: int
+    body_hash: str
+
+
+class RequestRepository:
+    """SQL on `platform_requests` and `platform_request_jobs`, in the caller's transaction."""
+
+    def __init__(self, conn: AsyncConnection) -> None:
+        self._conn = conn
+
+    async def lock_key(self, platform_id: str, key: str) -> None:
+        """Let submits of one platform under one idempotency key pass one at a time, until the transaction ends."""
+        await self._conn.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"submit|{platform_id}|{key}",)
+        )
+
+    async def by_key(self, platform_id: str, key: str) -> KnownRequest | None:
+        """Return what an idempotency key of a platform stands for."""
+        async with self._conn.cursor(row_factory=class_row(KnownRequest)) as cursor:
+            await cursor.execute(
+                """
+                SELECT request_id, asset_id, version_ordinal, revision, body_hash
+                FROM dagapp.platform_requests
+                WHERE platform_id = %s AND idempotency_key = %s
+                """,
+                (platform_id, key),
+            )
+            return await cursor.fetchone()
+
+    async def insert(self, request: NewRequest) -> None:
+        """Store a request, queued."""
+        await self._conn.execute(
+            """
+            INSERT INTO dagapp.platform_requests
+                (request_id, platform_id, asset_id, version_ordinal, revision, state, idempotency_key, body_hash, body,
+                 submitted_by, warnings, created_at, updated_at)
+            VALUES (%s, %s, %s, %s, %s, 'queued', %s, %s, %s, %s, %s, dagapp.clock(), dagapp.clock())
+            """,
+            (
+                request.request_id,
+                request.platform_id,
+                request.asset_id,
+                request.version_ordinal,
+                request.revision,
+                request.idempotency_key,
+                request.body_hash,
+                Jsonb(dict(request.body)),
+                request.submitted_by,
+                Jsonb([dict(w) for w in request.warnings]),
+            ),
+        )
+
+    async def link_job(self, request_id: str, job_id: str, job_type: str) -> None:
+        """Record that a job works for a request."""
+        await self._conn.execute(
+            """
+            INSERT INTO dagapp.platform_request_jobs (request_id, job_id, job_type, sequence, created_at)
+            SELECT %s, %s, %s, count(*) + 1, dagapp.clock()
+            FROM dagapp.platform_request_jobs
+            WHERE request_id = %s
+            """,
+            (request_id, job_id, job_type, request_id),
+        )
+
+    async def request_of_job(self, job_id: str) -> str | None:
+        """Return the request a job works for, locked."""
+        async with self._conn.cursor(row_factory=scalar_row) as cursor:
+            await cursor.execute(
+                """
+                SELECT request_id FROM dagapp.platform_requests
+                WHERE request_id = ANY(ARRAY(SELECT request_id FROM dagapp.platform_request_jobs WHERE job_id = %s))
+                FOR UPDATE
+                """,
+                (job_id,),
+            )
+            found: str | None = await cursor.fetchone()
+            return found
+
+    async def end(self, request_id: str, state: RequestState, errors: Sequence[Any], warnings: Sequence[Any]) -> None:
+        """Write how a request ended; warnings known since the submit stay."""
+        await self._conn.execute(
+            """
+            UPDATE dagapp.platform_requests
+            SET state = %s, errors = %s, warnings = warnings || %s, updated_at = dagapp.clock()
+            WHERE request_id = %s
+            """,
+            (str(state), Jsonb(list(errors)), Jsonb(list(warnings)), request_id),
+        )
+
+    async def facts(self, request_id: str) -> RequestFacts | None:
+        """Return a request with its version and asset; the same columns as the gateway's view."""
+        async with self._conn.cursor(row_factory=class_row(RequestFacts)) as cursor:
+            await cursor.execute(
+                """
+                SELECT r.request_id, r.platform_id, r.asset_id, r.version_ordinal, r.revision, r.state, r.progress,
+                       r.errors, r.warnings, v.processing_state,
+                       CASE WHEN v.revision = r.revision THEN v.approval_state END AS review,
+                       CASE WHEN v.revision = r.revision THEN v.rejection_reason END AS reason,
+                       a.clearance_state, a.exposure, a.latest_approved_version_ordinal,
+                       (a.deleted_at IS NOT NULL OR v.deleted_at IS NOT NULL) AS deleted,
+                       greatest(r.updated_at, v.updated_at, a.updated_at) AS updated_at
+                FROM dagapp.platform_requests AS r
+                JOIN dagapp.geospatial_assets AS a ON a.asset_id = r.asset_id
+                JOIN dagapp.asset_versions AS v
+                  ON v.asset_id = r.asset_id AND v.version_ordinal = r.version_ordinal
+                WHERE r.request_id = %s
+                """,
+                (request_id,),
+            )
+            return await cursor.fetchone()
