@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from itertools import chain
 
 import uvloop
@@ -85,20 +85,25 @@ class Pipe(asyncio.Protocol):
 class ClientPipe(Pipe):
     """The accepting side, which finds its upstream."""
 
-    def __init__(self, upstreams: RoundRobin, tasks: set[asyncio.Task[None]]) -> None:
+    def __init__(self, balancer: "Balancer") -> None:
         super().__init__()
-        self._upstreams = upstreams
-        self._tasks = tasks
+        self._balancer = balancer
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Look for an upstream."""
         super().connection_made(transport)
-        task = asyncio.get_running_loop().create_task(self._connect())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._balancer.open.add(self)
+        self._balancer.spawn(self._connect())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Close the upstream's side too."""
+        super().connection_lost(exc)
+        self._balancer.open.discard(self)
+        self.gone.set_result(None)
 
     async def _connect(self) -> None:
-        upstream = await self._first_reachable()
+        upstream = await self._balancer.first_reachable()
         if upstream is None or upstream.transport is None or self.transport is None:
             for side in (upstream, self):
                 if side and side.transport:
@@ -108,9 +113,45 @@ class ClientPipe(Pipe):
         self.transport.resume_reading()
         upstream.transport.resume_reading()
 
-    async def _first_reachable(self) -> Pipe | None:
+
+class Balancer:
+    """Accepts connections and gives each to the upstream whose turn it is."""
+
+    def __init__(self, upstreams: Sequence[Address]) -> None:
+        self.open: set[ClientPipe] = set()
+        self._turns = RoundRobin(upstreams)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, address: Address) -> Address:
+        """Start to accept; return the address, with the port that was given for port 0."""
         loop = asyncio.get_running_loop()
-        for host, port in self._upstreams.order():
+        self._server = await loop.create_server(lambda: ClientPipe(self), *address, backlog=512)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return host, port
+
+    async def close(self) -> None:
+        """Stop accepting and hang up on everybody."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        for pipe in list(self.open):
+            if pipe.transport:
+                pipe.transport.abort()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(pipe.gone for pipe in list(self.open)))
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Run something beside, and keep it from being collected."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def first_reachable(self) -> Pipe | None:
+        """Return a connection to the first upstream, in turn, that accepts one."""
+        loop = asyncio.get_running_loop()
+        for host, port in self._turns.order():
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                     _, pipe = await loop.create_connection(Pipe, host, port)
@@ -120,21 +161,15 @@ class ClientPipe(Pipe):
         return None
 
 
-async def start_balancer(listen: Address, upstreams: Sequence[Address]) -> asyncio.Server:
-    """Return a listening balancer; close it to stop accepting."""
-    turns, tasks = RoundRobin(upstreams), set[asyncio.Task[None]]()
-    loop = asyncio.get_running_loop()
-    return await loop.create_server(lambda: ClientPipe(turns, tasks), listen[0], listen[1], backlog=512)
-
-
 async def _serve(listen: Address, upstreams: Sequence[Address]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = await start_balancer(listen, upstreams)
+    balancer = Balancer(upstreams)
+    await balancer.listen(listen)
     await stop.wait()
-    server.close()
+    await balancer.close()
 
 
 def main() -> None:

@@ -1,0 +1,90 @@
+"""How the parts of a stack are started: which settings each gets and which secrets it does not."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.stack.credentials import Credentials, ensure_credentials
+from cli.stack.layout import Home, Plan, Shape, kind_of
+
+
+def make_plan(home: Path, shape: Shape | None = None) -> Plan:
+    shape = shape or Shape()
+    names = ("postgres", *shape.part_names)
+    return Plan(Home(home), shape, {name: 20000 + n for n, name in enumerate(names)}, ensure_credentials(home))
+
+
+def secrets_of(credentials: Credentials) -> list[str]:
+    return [*credentials.keys.values(), *credentials.passwords.values(), credentials.upload_key]
+
+
+def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    words = " ".join(" ".join(plan.spec(name).argv) for name in plan.shape.part_names)
+    assert not [secret for secret in secrets_of(plan.credentials) if secret in words]
+
+
+@pytest.mark.parametrize(
+    ("part", "own"),
+    [
+        ("orchestrator-1", {"geodag_orchestrator"}),
+        ("worker-light-1", {"geodag_worker"}),
+        ("gateway", {"geodag_gateway"}),
+        ("serving", {"geodag_serving"}),
+        ("balancer", set()),
+    ],
+)
+def test_a_part_gets_the_password_of_its_own_role_alone(tmp_path: Path, part: str, own: set[str]) -> None:
+    plan = make_plan(tmp_path)
+    given = set(plan.spec(part).environment.values())
+    assert {role for role, password in plan.credentials.passwords.items() if password in given} == own
+
+
+@pytest.mark.parametrize(
+    ("part", "own"), [("gateway", {"gateway"}), ("worker-heavy-1", {"worker"}), ("serving", set())]
+)
+def test_a_part_gets_its_own_service_key_alone(tmp_path: Path, part: str, own: set[str]) -> None:
+    plan = make_plan(tmp_path)
+    given = set(plan.spec(part).environment.values())
+    assert {subject for subject, key in plan.credentials.keys.items() if key in given} == own
+
+
+def test_only_an_allow_list_of_the_own_environment_is_inherited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "mine")
+    monkeypatch.setenv("WORKER_SURPRISE", "1")
+    environment = make_plan(tmp_path).spec("worker-light-1").environment
+    assert "AWS_SECRET_ACCESS_KEY" not in environment
+    assert "WORKER_SURPRISE" not in environment
+
+
+def test_the_narrowest_override_wins(tmp_path: Path) -> None:
+    overrides = {"all": {"LOG_LEVEL": "A"}, "worker": {"LOG_LEVEL": "B"}, "worker-light-1": {"LOG_LEVEL": "C"}}
+    plan = make_plan(tmp_path, Shape(overrides=overrides))
+    levels = {name: plan.spec(name).environment.get("LOG_LEVEL") for name in plan.shape.part_names}
+    assert levels["worker-light-1"] == "C"
+    assert levels["worker-heavy-1"] == "B"
+    assert levels["gateway"] == "A"
+    assert levels["balancer"] is None
+
+
+def test_the_balancer_knows_every_orchestrator(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, Shape(orchestrators=3))
+    argv = plan.spec("balancer").argv
+    assert [argv[n + 1] for n, word in enumerate(argv) if word == "--upstream"] == [
+        f"127.0.0.1:{plan.ports[name]}" for name in plan.shape.orchestrator_names
+    ]
+
+
+def test_parts_are_named_by_kind_size_and_number() -> None:
+    shape = Shape(orchestrators=1, light=2, heavy=1, gateway=False)
+    assert shape.part_names == (
+        "orchestrator-1",
+        "balancer",
+        "serving",
+        "worker-light-1",
+        "worker-light-2",
+        "worker-heavy-1",
+    )
+    assert [kind_of(name) for name in shape.part_names[-2:]] == ["worker", "worker"]
