@@ -41,3 +41,11 @@ def canonical_json(value: object) -> str:
 def digest(value: object) -> str:
     """Return the SHA-256 hex digest of a value's canonical JSON."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def token_hash(token: str) -> str:
+    """Return the SHA-256 hex digest of an attempt's token, of its hex text and not of the bytes it spells.
+
+    `fence.hold` in the database computes the same.
+    """
+    return hashlib.sha256(token.encode()).hexdigest()
