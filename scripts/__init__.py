@@ -1,0 +1,1 @@
+"""What the scripts beside this file run in Python."""
