@@ -27,7 +27,7 @@ class Grid:
 
 def load_grid() -> Grid:
     """Return the sample grid with its real bounds; its `ymin` is the first row, the northern edge."""
-    with cbook.get_sample_data(SAMPLE) as sample:
+    with np.load(str(cbook.get_sample_data(SAMPLE, asfileobj=False))) as sample:
         west, north, east, south = (float(sample[name]) for name in ("xmin", "ymin", "xmax", "ymax"))
         return Grid(np.asarray(sample["elevation"], dtype="int16"), (west, south, east, north))
 

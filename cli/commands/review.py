@@ -10,10 +10,11 @@ from rich.console import Console
 
 from cli.errors import error_table
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import key_value_table, print_json, show, styled
+from cli.output import key_value_table, print_json, row_table, show, styled
 from cli.target import Target
 
 Json = dict[str, Any]
+VERSION_COLUMNS = ("version_ordinal", "version_label", "revision", "title", "processing_state", "approval_state")
 AssetArgument = Annotated[str, typer.Argument(help="The asset's id.")]
 VersionArgument = Annotated[int, typer.Argument(min=0, help="The version's ordinal.")]
 
@@ -68,6 +69,18 @@ def reject(
 ) -> None:
     """Reject a version as the reviewer, with a reason."""
     _decide(home, asset_id, version, "reject", {"reason": reason}, as_json)
+
+
+def versions(
+    asset_id: AssetArgument,
+    platform: Annotated[str, typer.Option(help="The platform that owns the asset.")] = "ddh",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """List the versions of an asset."""
+    answer: Any = _call(Target.of(home), f"submitter-{platform}", "GET", f"/api/assets/{asset_id}/versions")
+    rows: list[Json] = answer["versions"] if isinstance(answer, dict) else answer
+    show(rows, row_table(f"Versions of {asset_id}", VERSION_COLUMNS, rows), as_json=as_json)
 
 
 def stac(

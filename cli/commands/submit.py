@@ -50,7 +50,6 @@ class Order:
     crs: str | None = None
     access: str = "ouo"
     wait: bool = False
-    quiet: bool = False
 
     def body(self, container: str, blob: str, label: str) -> Json:
         """Return the submit request."""
@@ -83,7 +82,7 @@ def submit(
 ) -> None:
     """Upload a file and submit it; with --wait, show how it is processed."""
     refs = _refs(dataset, resource, ref or [])
-    order = Order(file, platform, refs, version_label, title, crs, access, wait, quiet=as_json)
+    order = Order(file, platform, refs, version_label, title, crs, access, wait)
     answer = asyncio.run(_submit(Target.of(home), order))
     show(answer, key_value_table("Submitted" if not wait else "Processed", _summary(answer)), as_json=as_json)
     if answer.get("state") in FINAL_STATES - {"completed"}:
@@ -119,7 +118,7 @@ async def _submit(target: Target, order: Order) -> Json:
 
 
 async def _next_label(client: Client, target: Target, order: Order) -> str:
-    """Return v1, v2, … by how many versions of the asset exist."""
+    """Return v1, v2, … by how many versions of the asset exist; an unapproved newest one is submitted again."""
     asset = asset_id(order.platform, order.refs)
     try:
         answer = await client.call("GET", f"{target.urls.gateway}/api/assets/{asset}/versions")
@@ -128,6 +127,9 @@ async def _next_label(client: Client, target: Target, order: Order) -> str:
             raise
         return "v1"
     versions = answer["versions"] if isinstance(answer, dict) else answer
+    newest = max(versions, key=lambda version: version["version_ordinal"], default=None)
+    if newest and newest["approval_state"] in {"pending_review", "rejected"}:
+        return str(newest["version_label"])
     return f"v{len(versions) + 1}"
 
 
@@ -158,7 +160,7 @@ async def wait_for_request(client: Client, target: Target, request_id: str, disp
 
 
 class SubmitDisplay:
-    """Live picture of an upload and of what happens afterwards; silent when the output is for programs."""
+    """Live picture of an upload and of what happens afterwards, on stderr; stdout is for the answer."""
 
     def __init__(self, order: Order) -> None:
         self._transfer = Progress(
@@ -170,7 +172,7 @@ class SubmitDisplay:
         )  # fmt: skip
         self._upload = self._transfer.add_task(f"upload {order.file.name}", total=order.file.stat().st_size)
         self._process = self._steps.add_task("accepted", total=None, note="", visible=False)
-        console = Console(stderr=True, quiet=order.quiet)
+        console = Console(stderr=True)
         self._live = Live(Group(self._transfer, self._steps), console=console, refresh_per_second=10)
 
     def __enter__(self) -> "SubmitDisplay":
