@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass as checked
 
 from core import lifecycle
-from core.access import AssetFacts, Door, VersionFacts, decide
+from core.access import AssetFacts, Audience, Door, VersionFacts, audiences, decide, visible
 from core.b2b import StatusView
 from core.errors import ErrorDetail
 from core.identity import Caller
@@ -84,8 +85,23 @@ class PublicUrls:
 
 
 @checked(frozen=True, slots=True, kw_only=True)
-class VersionFactsView:
-    """One version with its asset, as `dagapi.versions` joined to `dagapi.assets` shows them."""
+class AssetRow:
+    """One live asset, as `dagapi.assets` shows it."""
+
+    asset_id: str
+    platform_id: str
+    platform_refs: Json
+    data_type: str
+    clearance_state: Clearance
+    exposure: Exposure
+    latest_approved_version_ordinal: int | None
+    created_at: datetime
+    updated_at: datetime
+
+
+@checked(frozen=True, slots=True, kw_only=True)
+class VersionRow:
+    """One live version, as `dagapi.versions` shows it."""
 
     asset_id: str
     platform_id: str
@@ -110,13 +126,51 @@ class VersionFactsView:
     updated_at: datetime
 
 
+ADAPTER_ASSET: Final = TypeAdapter(AssetRow)
+ADAPTER_VERSION: Final = TypeAdapter(VersionRow)
+
+
 def partner_error(detail: Mapping[str, Any]) -> ErrorDetail:
     """Return an error as a partner may read it: what he can not mend is told by code and `error_id` alone."""
-    error = ErrorDetail.model_validate(detail)
+    error = ErrorDetail.model_validate(detail).model_copy(update={"node_id": None, "attempts": ()})
     if error.user_fixable:
         return error
     message = _INNER.get(error.code, "the processing failed for a reason that is not in the request")
     return error.model_copy(update={"message": message, "field": None, "value": None, "remediation": None})
+
+
+def visible_versions(caller: Caller, asset: AssetRow | None, versions: Sequence[VersionRow]) -> list[VersionRow]:
+    """Return the versions a caller may know of; none means that the asset is as good as unknown to him."""
+    if asset is None:
+        return []
+    facts = AssetFacts(
+        asset_id=asset.asset_id,
+        platform_id=asset.platform_id,
+        clearance_state=asset.clearance_state,
+        exposure=asset.exposure,
+        latest_approved_version_ordinal=asset.latest_approved_version_ordinal,
+    )
+    states = [VersionFacts(v.version_ordinal, v.approval_state, v.processing_state) for v in versions]
+    shown = visible(caller, facts, states)
+    return [v for v in versions if v.version_ordinal in shown]
+
+
+def asset_view(asset: AssetRow, versions: Sequence[VersionRow]) -> Json:
+    """Return an asset as its platform's people and reviewers read it, with the ordinals they may know of."""
+    return ADAPTER_ASSET.dump_python(asset, mode="json") | {"version_ordinals": [v.version_ordinal for v in versions]}
+
+
+def version_view(version: VersionRow) -> Json:
+    """Return a version with its validation report; errors as for partners."""
+    view = ADAPTER_VERSION.dump_python(version, mode="json")
+    error = None if version.error is None else partner_error(version.error).model_dump(mode="json")
+    actions = lifecycle.next_actions(version.approval_state, version.processing_state)
+    return view | {"error": error, "next_actions": list(actions)}
+
+
+def may_see_request(caller: Caller, platform_id: str) -> bool:
+    """Return whether a caller may poll requests of a platform: its submitters, reviewers and admins."""
+    return not audiences(caller, platform_id).isdisjoint({Audience.SUBMITTER, Audience.REVIEWER})
 
 
 def status_view(facts: RequestFacts, caller: Caller, urls: PublicUrls) -> StatusView:

@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from core.lifecycle import VersionState
 from core.models.business import ApprovalState, Clearance, GeospatialAsset, ProcessingState
-from core.status_view import VersionFactsView
+from core.status_view import AssetRow, VersionRow
 
 Json = dict[str, Any]
 
@@ -34,7 +34,7 @@ class Revision:
     source: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked(frozen=True, slots=True, kw_only=True, config={"extra": "forbid"})
 class Outputs:
     """What a finished ingest declares; columns of `asset_versions` by the same names."""
 
@@ -106,16 +106,15 @@ class AssetRepository:
             )
             return await cursor.fetchone()
 
-    async def get(self, asset_id: str) -> GeospatialAsset | None:
-        """Return the asset without a lock."""
-        async with self._conn.cursor(row_factory=class_row(GeospatialAsset)) as cursor:
+    async def get(self, asset_id: str) -> AssetRow | None:
+        """Return a live asset without a lock; the same columns as the gateway's view."""
+        async with self._conn.cursor(row_factory=class_row(AssetRow)) as cursor:
             await cursor.execute(
                 """
-                SELECT asset_id, platform_id, platform_refs, data_type, clearance_state, exposure, cleared_at,
-                       cleared_by, made_public_at, made_public_by, latest_approved_version_ordinal, deleted_at,
-                       deleted_by, created_at, updated_at
+                SELECT asset_id, platform_id, platform_refs, data_type, clearance_state, exposure,
+                       latest_approved_version_ordinal, created_at, updated_at
                 FROM dagapp.geospatial_assets
-                WHERE asset_id = %s
+                WHERE asset_id = %s AND deleted_at IS NULL
                 """,
                 (asset_id,),
             )
@@ -137,9 +136,9 @@ class AssetRepository:
             )
             return await cursor.fetchall()
 
-    async def versions(self, asset_id: str) -> list[VersionFactsView]:
+    async def versions(self, asset_id: str) -> list[VersionRow]:
         """Return every live version of an asset, for reading."""
-        async with self._conn.cursor(row_factory=class_row(VersionFactsView)) as cursor:
+        async with self._conn.cursor(row_factory=class_row(VersionRow)) as cursor:
             await cursor.execute(
                 """
                 SELECT v.asset_id, a.platform_id, v.version_ordinal, v.version_label, v.revision, v.title,

@@ -1,0 +1,295 @@
+"""Submit: one transaction makes asset, version, request and job, or nothing of them.
+
+The registry row and the source are looked at before; under the asset's lock everything that orders versions is read
+again. The same idempotency key with the same body gets the same answer, also when both arrive at once.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from psycopg import AsyncConnection
+
+from core import lifecycle, submission
+from core.b2b import SubmitAccepted
+from core.errors import Conflict, DataError, Finding, InvalidTransition, ParameterInvalid
+from core.identity import Caller, Role
+from core.lifecycle import Command, SubmitPlan
+from core.models.business import GeospatialAsset, Platform
+from core.ports import BlobInfo, BlobRepository
+from core.status_view import PublicUrls
+from core.submission import Submission
+from repositories.assets import AssetRepository, Revision
+from repositories.audit import AuditRepository, NewAuditEntry
+from repositories.database import AsyncPool, transaction
+from repositories.platforms import PlatformRepository
+from repositories.requests import KnownRequest, NewRequest, RequestRepository
+
+Json = dict[str, Any]
+
+
+class JobCreator(Protocol):
+    """Creates a job in the caller's transaction; its first task leaves when that commits."""
+
+    async def create_job(
+        self,
+        conn: AsyncConnection[Any],
+        *,
+        workflow_id: str,
+        inputs: Mapping[str, Any],
+        priority: int,
+        correlation_id: str | None,
+        submitted_by: str,
+    ) -> str:
+        """Return the job's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSubmit:
+    """A submit whose platform, shape and source were found good."""
+
+    platform: Platform
+    submission: Submission
+    source: BlobInfo
+
+    def source_row(self) -> Json:
+        """Return what the version records of its source."""
+        ref = self.source.ref
+        return {
+            "container_name": ref.container,
+            "blob_name": ref.name,
+            "size_bytes": self.source.size_bytes,
+            "etag": self.source.etag,
+        }
+
+
+class SubmitService:
+    """The use case behind every submitting door."""
+
+    def __init__(self, pool: AsyncPool, blobs: BlobRepository, jobs: JobCreator, urls: PublicUrls) -> None:
+        self._pool = pool
+        self._blobs = blobs
+        self._jobs = jobs
+        self._urls = urls
+
+    async def submit(self, caller: Caller, body: Mapping[str, Any], header_key: str | None = None) -> SubmitAccepted:
+        """Store a submit and start its job; idempotent under an idempotency key.
+
+        Raises:
+            CallerError: the body, the platform or the order of versions does not allow it.
+            DataError: FILE_NOT_FOUND on `blob_name`, FILE_EMPTY.
+        """
+        platform, wanted = await self._read(caller, body, header_key)
+        if wanted.idempotency_key is not None and (known := await self._known(wanted, wanted.idempotency_key)):
+            return known
+        checked = CheckedSubmit(platform, wanted, await self._stat(wanted))
+        async with transaction(self._pool) as conn:
+            return await self._store(conn, caller, body, checked)
+
+    async def check(self, caller: Caller, body: Mapping[str, Any]) -> tuple[CheckedSubmit, SubmitPlan]:
+        """Return what a submit would do, having stored nothing; raises what `submit` raises."""
+        platform, wanted = await self._read(caller, body, None)
+        checked = CheckedSubmit(platform, wanted, await self._stat(wanted))
+        async with transaction(self._pool) as conn:
+            assets = AssetRepository(conn)
+            if asset := await assets.lock(wanted.asset_id):
+                _check_asset(asset, wanted)
+            return checked, _plan(wanted, await assets.lock_versions(wanted.asset_id))
+
+    async def _read(
+        self, caller: Caller, body: Mapping[str, Any], header_key: str | None
+    ) -> tuple[Platform, Submission]:
+        lifecycle.check_role(Command.SUBMIT, caller)
+        platform_id = submission.platform_id_of(body)
+        async with transaction(self._pool) as conn:
+            row = await PlatformRepository(conn).get(platform_id)
+        platform = submission.own_platform(row, platform_id, caller)
+        return platform, submission.parse_submission(body, platform, header_key)
+
+    async def _known(self, wanted: Submission, key: str) -> SubmitAccepted | None:
+        async with transaction(self._pool) as conn:
+            return self._repeat(await RequestRepository(conn).by_key(wanted.request.platform_id, key), wanted)
+
+    def _repeat(self, known: KnownRequest | None, wanted: Submission) -> SubmitAccepted | None:
+        """Return the first answer again, or raise IDEMPOTENCY_CONFLICT when the body is another."""
+        if known is None:
+            return None
+        if known.body_hash != wanted.body_hash:
+            raise Conflict(
+                "this idempotency key was used with another body",
+                code="IDEMPOTENCY_CONFLICT",
+                field="idempotency_key",
+                value=wanted.idempotency_key,
+                remediation="Use a new key for a new request.",
+            )
+        return self._accepted(known.request_id, known.asset_id, known.version_ordinal, known.revision)
+
+    def _accepted(self, request_id: str, asset_id: str, ordinal: int, revision: int) -> SubmitAccepted:
+        return SubmitAccepted(
+            request_id=request_id,
+            asset_id=asset_id,
+            version_ordinal=ordinal,
+            revision=revision,
+            status_url=self._urls.status(request_id),
+        )
+
+    async def _stat(self, wanted: Submission) -> BlobInfo:
+        try:
+            info = await self._blobs.stat(wanted.source)
+        except DataError as error:
+            raise DataError(
+                f"there is no blob {wanted.source}",
+                code=error.detail.code,
+                field="blob_name",
+                value=wanted.source.name,
+                remediation="Upload the file first, then submit its blob name.",
+            ) from error
+        if info.size_bytes == 0:
+            raise DataError(
+                f"blob {wanted.source} has 0 bytes", code="FILE_EMPTY", field="file", value=wanted.source.name
+            )
+        return info
+
+    async def _store(
+        self, conn: AsyncConnection[Any], caller: Caller, body: Mapping[str, Any], checked: CheckedSubmit
+    ) -> SubmitAccepted:
+        wanted, requests = checked.submission, RequestRepository(conn)
+        if wanted.idempotency_key is not None:
+            await requests.lock_key(wanted.request.platform_id, wanted.idempotency_key)
+            known = await requests.by_key(wanted.request.platform_id, wanted.idempotency_key)
+            if repeated := self._repeat(known, wanted):
+                return repeated
+        plan = await self._lock_and_plan(conn, wanted)
+        request_id = f"req_{uuid.uuid4().hex}"
+        job_id = await self._jobs.create_job(
+            conn,
+            workflow_id=wanted.workflow_id,
+            inputs=self._inputs(checked, plan, request_id),
+            priority=wanted.request.priority,
+            correlation_id=request_id,
+            submitted_by=caller.subject,
+        )
+        await _write_version(conn, caller, checked, plan, request_id=request_id, job_id=job_id)
+        await requests.insert(_new_request(caller, body, wanted, plan, request_id))
+        await requests.link_job(request_id, job_id, wanted.workflow_id)
+        await AuditRepository(conn).add(_audit_entry(caller, wanted, plan, request_id))
+        return self._accepted(request_id, wanted.asset_id, plan.version_ordinal, plan.revision)
+
+    async def _lock_and_plan(self, conn: AsyncConnection[Any], wanted: Submission) -> SubmitPlan:
+        assets, request = AssetRepository(conn), wanted.request
+        await assets.ensure(wanted.asset_id, request.platform_id, wanted.identity_refs, request.data_type)
+        asset = await assets.lock(wanted.asset_id)
+        if asset is not None:
+            _check_asset(asset, wanted)
+        return _plan(wanted, await assets.lock_versions(wanted.asset_id))
+
+    def _inputs(self, checked: CheckedSubmit, plan: SubmitPlan, request_id: str) -> Json:
+        """Return the inputs of the ingest workflow."""
+        wanted, ordinal = checked.submission, plan.version_ordinal
+        return {
+            "asset_id": wanted.asset_id,
+            "version_ordinal": ordinal,
+            "revision": plan.revision,
+            "request_id": request_id,
+            "platform_id": wanted.request.platform_id,
+            "version_label": wanted.version_label,
+            "source": str(wanted.source),
+            "source_size_bytes": checked.source.size_bytes,
+            "title": wanted.title,
+            "description": wanted.request.description or "",
+            "options": wanted.options,
+            "collection_id": wanted.collection_id,
+            "collection_title": f"{checked.platform.display_name}: {wanted.request.data_type}",
+            "item_id": f"{wanted.asset_id}-v{ordinal}",
+            "href": self._urls.download(wanted.asset_id, ordinal),
+            "output_prefix": f"silver/{wanted.asset_id}/{ordinal}/r{plan.revision}",
+            "properties": wanted.properties | {"platform:request_id": request_id},
+        }
+
+
+def _check_asset(asset: GeospatialAsset, wanted: Submission) -> None:
+    if asset.deleted_at is not None:
+        raise InvalidTransition(f"asset {asset.asset_id} was deleted", field="platform_refs", value=asset.asset_id)
+    if asset.data_type != wanted.request.data_type:
+        raise ParameterInvalid(
+            f"the asset is {asset.data_type}; expected the same data_type for every version",
+            field="data_type",
+            value=wanted.request.data_type,
+        )
+
+
+def _plan(wanted: Submission, versions: list[lifecycle.VersionState]) -> SubmitPlan:
+    return lifecycle.plan_submit(wanted.version_label, wanted.request.previous_version_ordinal, versions)
+
+
+async def _write_version(
+    conn: AsyncConnection[Any],
+    caller: Caller,
+    checked: CheckedSubmit,
+    plan: SubmitPlan,
+    *,
+    request_id: str,
+    job_id: str,
+) -> None:
+    wanted, assets = checked.submission, AssetRepository(conn)
+    revision = Revision(
+        asset_id=wanted.asset_id,
+        version_ordinal=plan.version_ordinal,
+        version_label=wanted.version_label,
+        revision=plan.revision,
+        title=wanted.title,
+        description=wanted.request.description,
+        tags=wanted.request.tags,
+        access_level=wanted.request.access_level,
+        submitted_by=caller.subject,
+        job_id=job_id,
+        request_id=request_id,
+        source=checked.source_row(),
+    )
+    write = assets.insert_version if plan.command is Command.SUBMIT else assets.start_revision
+    await write(revision)
+
+
+def _new_request(
+    caller: Caller, body: Mapping[str, Any], wanted: Submission, plan: SubmitPlan, request_id: str
+) -> NewRequest:
+    return NewRequest(
+        request_id=request_id,
+        platform_id=wanted.request.platform_id,
+        asset_id=wanted.asset_id,
+        version_ordinal=plan.version_ordinal,
+        revision=plan.revision,
+        idempotency_key=wanted.idempotency_key,
+        body_hash=wanted.body_hash,
+        body=body,
+        submitted_by=caller.subject,
+        warnings=[w.model_dump(mode="json", by_alias=True) for w in _warnings(wanted)],
+    )
+
+
+def _warnings(wanted: Submission) -> list[Finding]:
+    if wanted.request.callback_url is None:
+        return []
+    return [
+        Finding(
+            code="CALLBACK_NOT_SENT",
+            level="warning",
+            field="callback_url",
+            message="this build sends no webhooks yet; poll status_url",
+        )
+    ]
+
+
+def _audit_entry(caller: Caller, wanted: Submission, plan: SubmitPlan, request_id: str) -> NewAuditEntry:
+    resubmitted = plan.command is Command.RESUBMIT
+    return NewAuditEntry(
+        asset_id=wanted.asset_id,
+        version_ordinal=plan.version_ordinal,
+        action="resubmitted" if resubmitted else "submitted",
+        actor=caller.subject,
+        actor_role=str(Role.SUBMITTER),
+        before={"revision": plan.revision - 1} if resubmitted else None,
+        after={"version_label": wanted.version_label, "revision": plan.revision, "source": str(wanted.source)},
+        request_id=request_id,
+    )
