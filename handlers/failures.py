@@ -2,7 +2,9 @@
 
 import errno
 import logging
+import os
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 from core.errors import Classification, ErrorDetail, GeodagError
@@ -24,19 +26,31 @@ def error_of(exc: BaseException, logger: logging.Logger | logging.LoggerAdapter[
     is permanent, its traceback goes to the log and the `error_id` finds it there; the reader never sees its text,
     which may quote anything.
     """
-    match exc:
-        case GeodagError():
-            return sanitised(exc.detail)
-        case MemoryError():
-            return out_of_memory("the handler asked for more memory than the task may use")
-        case OSError() if exc.errno in _DISK_ERRORS:
-            return ErrorDetail(
-                code=OUT_OF_DISK,
-                message="there was no room left to write the task's files",
-                classification=Classification.TRANSIENT,
-            )
-        case _:
-            return _unforeseen(exc, logger)
+    causes = tuple(_chain(exc))
+    if any(isinstance(cause, MemoryError) or type(cause).__name__.endswith("OutOfMemoryError") for cause in causes):
+        return out_of_memory("the handler asked for more memory than the task may use")
+    if any(_is_full_disk(cause) for cause in causes):
+        return ErrorDetail(
+            code=OUT_OF_DISK,
+            message="there was no room left to write the task's files",
+            classification=Classification.TRANSIENT,
+        )
+    if isinstance(exc, GeodagError):
+        return sanitised(exc.detail)
+    return _unforeseen(exc, logger)
+
+
+def _chain(exc: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and what led to it: a full disk often arrives wrapped in an error of GDAL."""
+    while exc is not None:
+        yield exc
+        exc = exc.__cause__ or (None if exc.__suppress_context__ else exc.__context__)
+
+
+def _is_full_disk(exc: BaseException) -> bool:
+    if isinstance(exc, OSError) and exc.errno in _DISK_ERRORS:
+        return True
+    return not isinstance(exc, GeodagError) and os.strerror(errno.ENOSPC) in str(exc)
 
 
 def out_of_memory(message: str) -> ErrorDetail:

@@ -1,0 +1,37 @@
+"""Scratch folders of tasks and the files that leave them."""
+
+import stat
+from pathlib import Path
+
+from core.errors import GeodagError
+from core.ports import BlobRef
+from core.wire import TaskMessage
+from worker.state_dir import file_name
+
+
+def place_scratch(root: Path, task_id: str) -> Path:
+    """Create and return the task's own folder, with an empty `out` in it."""
+    scratch = root / file_name(task_id)
+    scratch.mkdir(mode=0o700)
+    (scratch / "out").mkdir(mode=0o700)
+    return scratch
+
+
+def output_blob(message: TaskMessage, scratch: Path, file: str) -> tuple[Path, BlobRef]:
+    """Return the file a handler left in `out` and the blob it becomes: `<output_prefix>/<task_id>/<file>`.
+
+    Raises:
+        GeodagError: the handler named something that is no plain file of its own.
+    """
+    source = scratch / "out" / file
+    if Path(file).name != file or file.startswith(".") or not _is_plain_file(source):
+        raise GeodagError("the handler named an output file that is no plain file in its folder", value=file)
+    return source, BlobRef.parse(f"{message.params['output_prefix']}/{message.task_id}/{file}")
+
+
+def _is_plain_file(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1

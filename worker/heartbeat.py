@@ -1,0 +1,70 @@
+"""Renews all leases of a worker with one call, and learns what to stop."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from core.wire import Beat, Capacity, HeartbeatRequest, WorkerIdentity
+from worker.client import CallbackClient, NoAnswer, Refused
+from worker.reporter import Reporter
+from worker.supervisor import Supervisor
+from worker.tasks import RunningTask, TaskTable
+
+_RETRY_SECONDS = 1.0
+_OVERTIME_SECONDS = 15.0
+"""A task that runs so long after its limit cannot be stopped; its lease is left to run out."""
+
+
+class Heartbeat:
+    """Beats at a fixed pace, also when nothing runs: the orchestrators count workers by it."""
+
+    def __init__(
+        self,
+        worker: Callable[[], WorkerIdentity],
+        capacity: Callable[[], Capacity],
+        client: CallbackClient,
+        table: TaskTable,
+        reporter: Reporter,
+        supervisor: Supervisor,
+        logger: logging.Logger,
+        interval_seconds: float,
+    ) -> None:
+        self._worker = worker
+        self._capacity = capacity
+        self._client = client
+        self._table = table
+        self._reporter = reporter
+        self._supervisor = supervisor
+        self._logger = logger
+        self._interval = interval_seconds
+
+    async def run(self) -> None:
+        """Beat for ever; after a failure try again sooner."""
+        while True:
+            pause = self._interval
+            try:
+                await self.beat()
+            except (NoAnswer, Refused) as exc:
+                pause = min(_RETRY_SECONDS, self._interval)
+                self._logger.warning("heartbeat not answered", extra={"reason": str(exc), "retry_seconds": pause})
+            await asyncio.sleep(pause)
+
+    async def beat(self) -> None:
+        """Send one heartbeat and obey the answer."""
+        sent = [(task, task.beat()) for task in self._table if self._moves(task)]
+        answer = await self._client.heartbeats(
+            HeartbeatRequest(
+                worker=self._worker(), free=self._capacity(), beats=self._all_beats([beat for _, beat in sent])
+            )
+        )
+        for task, beat in sent:
+            task.sent(beat)
+        for revocation in answer.revoked:
+            self._supervisor.revoke(revocation.task_id, revocation.reason)
+
+    def _all_beats(self, running: list[Beat]) -> tuple[Beat, ...]:
+        """Return beats of running tasks, and of finished ones whose result nobody has taken yet."""
+        return (*running, *self._reporter.beats())
+
+    def _moves(self, task: RunningTask) -> bool:
+        return asyncio.get_running_loop().time() <= task.deadline + _OVERTIME_SECONDS

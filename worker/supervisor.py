@@ -1,0 +1,97 @@
+"""Starts granted tasks, watches them end, and stops those that were revoked."""
+
+import asyncio
+import logging
+
+from core.errors import Classification, ErrorDetail
+from core.handlers_catalog import HandlerSpec
+from core.wire import ClaimAnswer, TaskMessage, TaskResult, TaskStatus
+from handlers.failures import INTERNAL
+from worker.executor import Executor
+from worker.reporter import Reporter
+from worker.tasks import RunningTask, Slots, TaskTable
+
+
+class Supervisor:
+    """Owns the running tasks."""
+
+    def __init__(
+        self, executor: Executor, reporter: Reporter, table: TaskTable, slots: Slots, logger: logging.Logger
+    ) -> None:
+        self._executor = executor
+        self._reporter = reporter
+        self._table = table
+        self._slots = slots
+        self._logger = logger
+
+    def start(self, message: TaskMessage, spec: HandlerSpec, answer: ClaimAnswer) -> RunningTask:
+        """Start a task whose slot is taken already; the slot is given back when it ends."""
+        deadline = asyncio.get_running_loop().time() + message.timeout_seconds
+        task = RunningTask(message, spec, deadline, checkpoint=answer.checkpoint)
+        self._table.add(task)
+        task.job = asyncio.create_task(self._supervise(task), name=message.task_id)
+        return task
+
+    def refuse(self, message: TaskMessage, spec: HandlerSpec) -> None:
+        """Fail a granted task without starting it, and give its slot back: its message was not what was dispatched.
+
+        The failure is transient: the next dispatch writes a new message.
+        """
+        error = ErrorDetail(
+            code=INTERNAL,
+            message="the queue delivered other params or another handler than were dispatched",
+            classification=Classification.TRANSIENT,
+        )
+        failed = TaskResult(task_id=message.task_id, token=message.token, status=TaskStatus.FAILED, error=error)
+        self._slots.give(spec.mode)
+        self._reporter.add(failed)
+
+    def revoke(self, task_id: str, reason: str) -> None:
+        """Stop a task whose attempt is no longer ours: its process is terminated, and killed when it does not end."""
+        task = self._table.get(task_id)
+        if task is None or task.revoked:
+            return
+        self._logger.info("task revoked", extra={"task_id": task_id, "reason": reason})
+        task.revoked = True
+        task.stop.set()
+        if task.job is not None:
+            task.job.cancel()
+
+    def ask_all_to_stop(self) -> None:
+        """Tell every handler that it should end."""
+        for task in self._table:
+            task.stop.set()
+
+    async def wait_ended(self, seconds: float) -> None:
+        """Wait for running tasks to end, at most so long."""
+        jobs = [task.job for task in self._table if task.job is not None]
+        if jobs:
+            await asyncio.wait(jobs, timeout=seconds)
+
+    def kill_all(self) -> tuple[RunningTask, ...]:
+        """Cancel what is still running and return it."""
+        left = tuple(task for task in self._table if not task.revoked)
+        for task in self._table:
+            if task.job is not None:
+                task.job.cancel()
+        return left
+
+    async def _supervise(self, task: RunningTask) -> None:
+        try:
+            result = await self._executor.execute(task)
+            if result is not None and not task.revoked:
+                self._reporter.add(result)
+                self._table.remove(task)
+        except asyncio.CancelledError:
+            self._logger.info("task stopped", extra={"task_id": task.task_id, "revoked": task.revoked})
+        except Exception:
+            # The lease runs out and the task is tried again: nothing else is known about it here.
+            self._logger.exception("task could not be supervised", extra={"task_id": task.task_id})
+        finally:
+            self._slots.give(task.spec.mode)
+            if not self._keeps_lease(task):
+                self._table.remove(task)
+
+    def _keeps_lease(self, task: RunningTask) -> bool:
+        """Whether the drain still has to give the task's lease back."""
+        return task.stop.is_set() and not task.revoked

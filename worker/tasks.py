@@ -1,0 +1,119 @@
+"""The tasks a worker holds leases for, and the slots they take."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from core.handlers_catalog import HandlerSpec, RunMode
+from core.wire import Beat, Json, Release, TaskMessage
+
+
+@dataclass(slots=True, eq=False)
+class RunningTask:
+    """One granted task."""
+
+    message: TaskMessage
+    spec: HandlerSpec
+    deadline: float
+    """Loop time at which its run time is over."""
+    checkpoint: Json | None = None
+    """The last one known: of the attempt before, or saved by this one."""
+    progress: Json | None = None
+    peak_rss_bytes: int | None = None
+    unsent_checkpoint: Json | None = None
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the handler should end."""
+    revoked: bool = False
+    """The attempt is no longer ours: report nothing, release nothing."""
+    job: asyncio.Task[None] | None = None
+
+    @property
+    def task_id(self) -> str:
+        """Return the task's id."""
+        return self.message.task_id
+
+    def save(self, checkpoint: Json) -> None:
+        """Keep a checkpoint for the next heartbeat."""
+        self.checkpoint = checkpoint
+        self.unsent_checkpoint = checkpoint
+
+    def beat(self) -> Beat:
+        """Return the sign of life."""
+        return Beat(
+            task_id=self.task_id,
+            token=self.message.token,
+            progress=self.progress,
+            peak_rss_bytes=self.peak_rss_bytes,
+            checkpoint=self.unsent_checkpoint,
+        )
+
+    def sent(self, beat: Beat) -> None:
+        """Note that a beat was answered: its checkpoint need not go out again unless a newer one was saved."""
+        if self.unsent_checkpoint is beat.checkpoint:
+            self.unsent_checkpoint = None
+
+    def release(self) -> Release:
+        """Return what gives the lease back, with the last checkpoint."""
+        return Release(task_id=self.task_id, token=self.message.token, checkpoint=self.checkpoint)
+
+
+class Slots:
+    """How many tasks of each kind may still start."""
+
+    def __init__(self, inline: int, process: int) -> None:
+        self._free = {RunMode.INLINE: inline, RunMode.SUBPROCESS: process}
+        self._changed = asyncio.Event()
+
+    def free(self, mode: RunMode) -> int:
+        """Return how many slots of a kind are free."""
+        return self._free[mode]
+
+    @property
+    def total_free(self) -> int:
+        """Return how many slots of any kind are free."""
+        return sum(self._free.values())
+
+    def take(self, mode: RunMode) -> bool:
+        """Take a slot when one is free."""
+        if self._free[mode] <= 0:
+            return False
+        self._free[mode] -= 1
+        return True
+
+    def give(self, mode: RunMode) -> None:
+        """Give a slot back."""
+        self._free[mode] += 1
+        self._changed.set()
+
+    async def wait_free(self, mode: RunMode) -> int:
+        """Wait until a slot of a kind is free and return how many are."""
+        while self._free[mode] <= 0:
+            self._changed.clear()
+            await self._changed.wait()
+        return self._free[mode]
+
+
+class TaskTable:
+    """Running tasks by id."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, RunningTask] = {}
+
+    def __iter__(self) -> Iterator[RunningTask]:
+        return iter(tuple(self._tasks.values()))
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def get(self, task_id: str) -> RunningTask | None:
+        """Return a running task, or None."""
+        return self._tasks.get(task_id)
+
+    def add(self, task: RunningTask) -> None:
+        """Add a task that has just been granted."""
+        self._tasks[task.task_id] = task
+
+    def remove(self, task: RunningTask) -> None:
+        """Forget a task that ended."""
+        if self._tasks.get(task.task_id) is task:
+            del self._tasks[task.task_id]
