@@ -126,8 +126,8 @@ class VersionRow:
     updated_at: datetime
 
 
-ADAPTER_ASSET: Final = TypeAdapter(AssetRow)
-ADAPTER_VERSION: Final = TypeAdapter(VersionRow)
+_ASSET: Final = TypeAdapter(AssetRow)
+_VERSION: Final = TypeAdapter(VersionRow)
 
 
 def partner_error(detail: Mapping[str, Any]) -> ErrorDetail:
@@ -157,12 +157,13 @@ def visible_versions(caller: Caller, asset: AssetRow | None, versions: Sequence[
 
 def asset_view(asset: AssetRow, versions: Sequence[VersionRow]) -> Json:
     """Return an asset as its platform's people and reviewers read it, with the ordinals they may know of."""
-    return ADAPTER_ASSET.dump_python(asset, mode="json") | {"version_ordinals": [v.version_ordinal for v in versions]}
+    view: Json = _ASSET.dump_python(asset, mode="json")
+    return view | {"version_ordinals": [v.version_ordinal for v in versions]}
 
 
 def version_view(version: VersionRow) -> Json:
     """Return a version with its validation report; errors as for partners."""
-    view = ADAPTER_VERSION.dump_python(version, mode="json")
+    view: Json = _VERSION.dump_python(version, mode="json")
     error = None if version.error is None else partner_error(version.error).model_dump(mode="json")
     actions = lifecycle.next_actions(version.approval_state, version.processing_state)
     return view | {"error": error, "next_actions": list(actions)}
