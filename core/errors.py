@@ -19,6 +19,7 @@
 `HTTP` status codes are not known here; one table at the edge maps codes to them.
 """
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -31,6 +32,17 @@ class Classification(StrEnum):
     PERMANENT = "permanent"
     TRANSIENT = "transient"
     THROTTLING = "throttling"
+
+
+class AttemptFailure(BaseModel):
+    """One earlier failure of the same node; carries no ids, so it may be shown outside."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    attempt: int
+    code: str
+    message: str
+    at: datetime
 
 
 class ErrorDetail(BaseModel):
@@ -47,6 +59,8 @@ class ErrorDetail(BaseModel):
     classification: Classification = Classification.PERMANENT
     error_id: str | None = Field(default=None, description="Finds the log line.")
     next_actions: tuple[str, ...] = Field(default=(), description="Machine-readable ways out.")
+    node_id: str | None = Field(default=None, description="The workflow node that failed, in errors of jobs and nodes.")
+    attempts: tuple[AttemptFailure, ...] = Field(default=(), description="Newest failures of that node, oldest first.")
 
 
 class Finding(BaseModel):

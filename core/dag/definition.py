@@ -1,0 +1,81 @@
+"""A workflow as its author wrote it, in canonical form. `core.dag.loader` makes it from YAML."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from core.dag.graph import Graph, build_graph
+from core.dag.input_spec import InputSpec
+from core.dag.nodes import AnyNode, Defaults, Definition, Node, PositiveSeconds, TaskNode
+from core.dag.retry import RetryPolicy, merge
+from core.dag.templates import Program, compile_value
+from core.ids import canonical_json, digest
+
+PRIORITY_NAMES: Mapping[str, int] = {"interactive": 8, "routine": 5, "backfill": 1}
+ID_PATTERN = r"^(?!.*__)[A-Za-z][A-Za-z0-9_]{0,47}$"
+
+
+class Workflow(Definition):
+    """One version of one workflow; immutable, named by the hash of its content."""
+
+    workflow_id: str
+    version: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    name: str = ""
+    description: str = ""
+    current: bool = Field(default=False, description="The default version, although a higher one exists.")
+    reversed_by: str | None = Field(default=None, description="The workflow that undoes this one.")
+    priority: Annotated[int, Field(ge=0, le=10)] = 5
+    deadline_seconds: PositiveSeconds | None = None
+    on_failure: Literal["drain", "cancel"] = "drain"
+    inputs: dict[str, InputSpec] = Field(default={})
+    outputs: dict[str, Any] = Field(default={})
+    defaults: Defaults = Defaults()
+    nodes: dict[str, AnyNode]
+
+    @classmethod
+    def from_json(cls, definition: Mapping[str, Any] | str) -> Self:
+        """Read what `to_json` wrote; a definition of an older build reads the same."""
+        text = definition if isinstance(definition, str) else canonical_json(definition)
+        return cls.model_validate_json(text)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the canonical form.
+
+        Fields at their default are left out, so that words which the language gains later do not change old hashes.
+        """
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @cached_property
+    def definition_hash(self) -> str:
+        """SHA-256 of the canonical JSON."""
+        return digest(self.to_json())
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The shape, computed once."""
+        return build_graph(self.nodes)
+
+    @cached_property
+    def params_programs(self) -> Mapping[str, Program]:
+        """Compiled params by task node."""
+        return {key: compile_value(node.params) for key, node in self.nodes.items() if isinstance(node, TaskNode)}
+
+    @cached_property
+    def outputs_program(self) -> Program:
+        """Compiled outputs."""
+        return compile_value(self.outputs)
+
+    @cached_property
+    def retry_policies(self) -> Mapping[str, RetryPolicy]:
+        """Merged retry policy by task node."""
+        return {
+            key: merge(node.retry, self.defaults.retry)
+            for key, node in self.nodes.items()
+            if isinstance(node, TaskNode)
+        }
+
+    def node(self, node_id: str) -> Node:
+        """Return one vertex."""
+        return self.nodes[node_id]

@@ -1,0 +1,147 @@
+"""The filters and tests that templates may use; nothing else exists for them.
+
+Taken from Jinja2 where its meaning is exact; those that hide a failure (`int`, `float`, `first`, …) are strict here.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from jinja2 import Undefined
+from jinja2 import filters as builtin
+from jinja2 import tests as builtin_tests
+
+from core.ids import canonical_json
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError(f"int cannot be made from {type(value).__name__}")
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise TypeError(f"float cannot be made from {type(value).__name__}")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Undefined):
+        return str(value)
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+def _on_text(method: Callable[[str], str]) -> Callable[[Any], str]:
+    def apply(value: Any) -> str:
+        return method(_text(value))
+
+    return apply
+
+
+def _replace(value: Any, old: str, new: str) -> str:
+    return _text(value).replace(old, new)
+
+
+def _join(value: Any, separator: str = "") -> str:
+    return separator.join(_text(item) for item in _items(value))
+
+
+def _split(value: Any, separator: str) -> list[str]:
+    return _text(value).split(separator)
+
+
+def _items(value: Any) -> list[Any]:
+    if isinstance(value, Undefined):
+        return list(value)
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"a list is needed, got {type(value).__name__}")
+    return list(value)
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, str | list | tuple | Mapping | Undefined):
+        return len(value)
+    raise TypeError(f"{type(value).__name__} has no length")
+
+
+def _first(value: Any) -> Any:
+    return _items(value)[0]
+
+
+def _last(value: Any) -> Any:
+    return _items(value)[-1]
+
+
+def _round(value: Any, digits: int = 0) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"round takes a number, got {type(value).__name__}")
+    return round(value, digits) if digits else round(value)
+
+
+def _abs(value: Any) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"abs takes a number, got {type(value).__name__}")
+    return abs(value)
+
+
+def _keys(value: Any) -> list[str]:
+    if isinstance(value, Undefined):
+        return list(value)
+    if not isinstance(value, Mapping):
+        raise TypeError(f"keys takes a mapping, got {type(value).__name__}")
+    return sorted(value)
+
+
+FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "default": builtin.do_default,
+    "d": builtin.do_default,
+    "int": _int,
+    "float": _float,
+    "string": _text,
+    "tojson": canonical_json,
+    "lower": _on_text(str.lower),
+    "upper": _on_text(str.upper),
+    "title": _on_text(str.title),
+    "capitalize": _on_text(str.capitalize),
+    "trim": _on_text(str.strip),
+    "replace": _replace,
+    "join": _join,
+    "split": _split,
+    "length": _length,
+    "count": _length,
+    "first": _first,
+    "last": _last,
+    "min": lambda value: min(_items(value)),
+    "max": lambda value: max(_items(value)),
+    "sum": lambda value: sum(_items(value)),
+    "sort": lambda value: sorted(_items(value)),
+    "reverse": lambda value: _items(value)[::-1],
+    "keys": _keys,
+    "round": _round,
+    "abs": _abs,
+}
+
+_STRICT_TESTS = (
+    *("none", "boolean", "true", "false", "integer", "float", "number", "string", "mapping", "sequence", "in"),
+    *("eq", "==", "ne", "!=", "lt", "<", "le", "<=", "gt", ">", "ge", ">="),
+)
+
+
+def _builtin(name: str) -> Callable[..., Any]:
+    return cast(Callable[..., Any], builtin_tests.TESTS[name])
+
+
+def _strict(test: Callable[..., Any]) -> Callable[..., Any]:
+    def check(value: Any, *args: Any) -> Any:
+        if isinstance(value, Undefined):
+            bool(value)
+        return test(value, *args)
+
+    return check
+
+
+TESTS: Final[Mapping[str, Callable[..., Any]]] = {
+    "defined": _builtin("defined"),
+    "undefined": _builtin("undefined"),
+    **{name: _strict(_builtin(name)) for name in _STRICT_TESTS},
+}

@@ -1,0 +1,166 @@
+"""The type of one input: JSON-Schema words, checked and never coerced."""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Final, Self
+
+from pydantic import Field, model_validator
+
+from core.dag.nodes import Definition
+from core.ids import canonical_json
+
+Count = Annotated[int, Field(ge=0)]
+
+_TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+    "boolean": lambda value: isinstance(value, bool),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "null": lambda value: value is None,
+}
+
+
+class InputSpec(Definition):
+    """What an input, an item or a property must look like.
+
+    `required: true` marks the input or property itself, `required: [a, b]` names properties of an object.
+    """
+
+    type: str | tuple[str, ...] | None = None
+    required: bool | tuple[str, ...] = False
+    default: Any = Field(default=None, description="Applied when the value is left out; null is no default.")
+    title: str = ""
+    description: str = ""
+    enum: tuple[Any, ...] | None = None
+    const: Any = None
+    pattern: str | None = Field(default=None, description="Searched for, as in JSON Schema: anchor it.")
+    min_length: Count | None = None
+    max_length: Count | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive_minimum: float | None = None
+    exclusive_maximum: float | None = None
+    multiple_of: Annotated[float, Field(gt=0)] | None = None
+    items: "InputSpec | None" = None
+    min_items: Count | None = None
+    max_items: Count | None = None
+    unique_items: bool = False
+    properties: "dict[str, InputSpec]" = Field(default={})
+    additional_properties: bool = True
+
+    @model_validator(mode="after")
+    def _words_make_sense(self) -> Self:
+        for name in self.types:
+            if name not in _TYPES:
+                raise ValueError(f"type {name!r} is not one of {', '.join(_TYPES)}")
+        if self.pattern is not None:
+            _compiled(self.pattern)
+        if self.is_required and self.default is not None:
+            raise ValueError("a required input cannot have a default")
+        return self
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Return the allowed type names; empty means any."""
+        return (self.type,) if isinstance(self.type, str) else self.type or ()
+
+    @property
+    def is_required(self) -> bool:
+        """Return whether the value itself must be given."""
+        return self.required is True
+
+    @property
+    def nullable(self) -> bool:
+        """Return whether null is a value here rather than "not given"."""
+        return "null" in self.types
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    exact_end = pattern.endswith("$") and not pattern.endswith("\\$")
+    try:
+        return re.compile(pattern[:-1] + r"\Z" if exact_end else pattern)
+    except re.error as error:
+        raise ValueError(f"pattern {pattern!r} is not a regular expression: {error}") from error
+
+
+def violations(spec: InputSpec, value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield (path, problem) for everything in `value` that `spec` refuses, outermost first."""
+    if spec.types and not any(_TYPES[name](value) for name in spec.types):
+        yield path, f"must be {' or '.join(spec.types)}, got {_type_name(value)}"
+        return
+    if spec.enum is not None and not any(_same(value, allowed) for allowed in spec.enum):
+        yield path, f"must be one of {canonical_json(list(spec.enum))}"
+    if spec.const is not None and not _same(value, spec.const):
+        yield path, f"must be {canonical_json(spec.const)}"
+    match value:
+        case str():
+            yield from _text_violations(spec, value, path)
+        case bool():
+            return
+        case int() | float():
+            yield from _number_violations(spec, value, path)
+        case list():
+            yield from _array_violations(spec, value, path)
+        case dict():
+            yield from _object_violations(spec, value, path)
+
+
+def _text_violations(spec: InputSpec, value: str, path: str) -> Iterator[tuple[str, str]]:
+    if spec.min_length is not None and len(value) < spec.min_length:
+        yield path, f"must have at least {spec.min_length} characters, has {len(value)}"
+    if spec.max_length is not None and len(value) > spec.max_length:
+        yield path, f"must have at most {spec.max_length} characters, has {len(value)}"
+    elif spec.pattern is not None and not _compiled(spec.pattern).search(value):
+        yield path, f"must match {spec.pattern}"
+
+
+def _number_violations(spec: InputSpec, value: float, path: str) -> Iterator[tuple[str, str]]:
+    if spec.minimum is not None and value < spec.minimum:
+        yield path, f"must be at least {spec.minimum:g}"
+    if spec.maximum is not None and value > spec.maximum:
+        yield path, f"must be at most {spec.maximum:g}"
+    if spec.exclusive_minimum is not None and value <= spec.exclusive_minimum:
+        yield path, f"must be more than {spec.exclusive_minimum:g}"
+    if spec.exclusive_maximum is not None and value >= spec.exclusive_maximum:
+        yield path, f"must be less than {spec.exclusive_maximum:g}"
+    if spec.multiple_of is not None and value % spec.multiple_of != 0:
+        yield path, f"must be a multiple of {spec.multiple_of:g}"
+
+
+def _array_violations(spec: InputSpec, value: list[Any], path: str) -> Iterator[tuple[str, str]]:
+    if spec.min_items is not None and len(value) < spec.min_items:
+        yield path, f"must have at least {spec.min_items} items, has {len(value)}"
+    if spec.max_items is not None and len(value) > spec.max_items:
+        yield path, f"must have at most {spec.max_items} items, has {len(value)}"
+        return
+    if spec.unique_items and len({canonical_json(item) for item in value}) < len(value):
+        yield path, "must not repeat an item"
+    if spec.items is not None:
+        for index, item in enumerate(value):
+            yield from violations(spec.items, item, f"{path}[{index}]")
+
+
+def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    named = spec.required if isinstance(spec.required, tuple) else ()
+    wanted = {*named, *(name for name, item in spec.properties.items() if item.is_required)}
+    for name in sorted(wanted - value.keys()):
+        yield f"{path}.{name}", "is missing"
+    for name, item in value.items():
+        if name in spec.properties:
+            yield from violations(spec.properties[name], item, f"{path}.{name}")
+        elif not spec.additional_properties:
+            yield f"{path}.{name}", f"is not known; known are {', '.join(sorted(spec.properties)) or 'none'}"
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Compare as JSON: true is not 1."""
+    return type(left) is type(right) and bool(left == right)
+
+
+def _type_name(value: Any) -> str:
+    return next((name for name, matches in _TYPES.items() if matches(value)), type(value).__name__)

@@ -1,0 +1,57 @@
+"""Resolves what a caller gives into the inputs that a job stores."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.dag.definition import PRIORITY_NAMES, Workflow
+from core.dag.input_spec import violations
+from core.dag.json_values import NotJson, check_json
+from core.errors import ParameterInvalid, ParameterMissing
+
+
+def resolve_inputs(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every declared input: given values checked, defaults applied, null for the rest.
+
+    Types are checked, never coerced. Null means "not given" unless the type names `null`.
+    Raises `ParameterMissing` and `ParameterInvalid`, whose field is `inputs.<name>…`.
+    """
+    for name in given:
+        if name not in workflow.inputs:
+            known = ", ".join(workflow.inputs) or "none"
+            raise ParameterInvalid(
+                f"inputs.{name} is not an input of {workflow.workflow_id}; it has {known}", field=f"inputs.{name}"
+            )
+    return {name: _resolve(workflow, name, given) for name in workflow.inputs}
+
+
+def _resolve(workflow: Workflow, name: str, given: Mapping[str, Any]) -> Any:
+    spec = workflow.inputs[name]
+    field = f"inputs.{name}"
+    value = given.get(name)
+    if value is None and not (spec.nullable and name in given):
+        if spec.is_required:
+            raise ParameterMissing(f"{field} is required", field=field, remediation=spec.description or None)
+        return spec.default
+    try:
+        check_json(value, field)
+    except NotJson as error:
+        raise ParameterInvalid(error.detail.message, field=field) from error
+    for path, problem in violations(spec, value, field):
+        raise ParameterInvalid(f"{path} {problem}", field=path, value=_shown(value))
+    return value
+
+
+def _shown(value: Any) -> Any:
+    """Return the offending value when it is short enough to be repeated."""
+    return value if value is None or isinstance(value, bool | int | float) else str(value)[:200]
+
+
+def resolve_priority(value: int | str | None, default: int) -> int:
+    """Return a priority from a number, one of the names, or the default. Raises `ParameterInvalid`."""
+    if value is None:
+        return default
+    number = PRIORITY_NAMES.get(value) if isinstance(value, str) else value
+    if number is None or isinstance(number, bool) or not 0 <= number <= 10:
+        names = ", ".join(PRIORITY_NAMES)
+        raise ParameterInvalid(f"priority must be 0 to 10 or one of {names}", field="priority", value=value)
+    return number

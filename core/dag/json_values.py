@@ -1,0 +1,53 @@
+"""What may be stored as JSON: PostgreSQL takes neither NaN nor the character U+0000."""
+
+import math
+from typing import Any
+
+from core.errors import GeodagError
+
+
+class NotJson(GeodagError):
+    """A value cannot be stored as JSON."""
+
+    code = "NOT_JSON"
+
+
+def check_json(value: Any, path: str) -> None:
+    """Raise `NotJson` naming the path of the first thing in `value` that JSON storage refuses.
+
+    Shape: dict with text keys, list, str, int, finite float, bool, None; anything else is refused by its type name.
+    """
+    match value:
+        case None | bool() | int():
+            return
+        case str():
+            _check_text(value, path)
+        case float():
+            _check_float(value, path)
+        case dict():
+            for key, item in value.items():
+                _check_key(key, path)
+                check_json(item, f"{path}.{key}")
+        case list() | tuple():
+            for index, item in enumerate(value):
+                check_json(item, f"{path}[{index}]")
+        case _:
+            raise NotJson(f"{path} is a {type(value).__name__}, which JSON does not have", field=path)
+
+
+def _check_text(value: str, path: str) -> None:
+    if "\x00" in value:
+        raise NotJson(f"{path} contains the character U+0000", field=path)
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+        raise NotJson(f"{path} contains half of a surrogate pair", field=path)
+
+
+def _check_float(value: float, path: str) -> None:
+    if not math.isfinite(value):
+        raise NotJson(f"{path} is {value}, which is not a JSON number", field=path)
+
+
+def _check_key(key: Any, path: str) -> None:
+    if not isinstance(key, str):
+        raise NotJson(f"{path} has the key {key!r}, which is not text", field=path)
+    _check_text(key, f"a key of {path}")

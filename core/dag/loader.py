@@ -1,0 +1,73 @@
+"""From YAML text to a `Workflow`, or to an error that names file, line and node."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from core.dag.canonical import canonical
+from core.dag.checks import check
+from core.dag.definition import Workflow
+from core.dag.json_values import NotJson, check_json
+from core.dag.nodes import NODE_TYPES
+from core.dag.problems import DefinitionError, Problem, Report
+from core.dag.yaml_source import Path, YamlProblem, read_yaml
+from core.handlers_catalog import CATALOG, KNOWN_QUEUES, HandlerSpec
+
+
+def load_workflow(
+    text: str,
+    filename: str,
+    *,
+    catalog: Mapping[str, HandlerSpec] = CATALOG,
+    queues: frozenset[str] = KNOWN_QUEUES,
+) -> Workflow:
+    """Read one workflow; raises `DefinitionError` (a `WorkflowError`) with every problem found at that stage."""
+    try:
+        source = read_yaml(text)
+    except YamlProblem as error:
+        raise DefinitionError([Problem(filename, error.line, None, error.message)]) from error
+    report = Report(filename, source)
+    if not isinstance(source.value, dict):
+        report.add((), "a workflow file is a mapping")
+        report.raise_any()
+    workflow = _validate(canonical(source.value, report), report)
+    report.raise_any()
+    check(workflow, catalog, queues, report)
+    report.raise_any()
+    return workflow
+
+
+def _validate(value: dict[str, Any], report: Report) -> Workflow:
+    try:
+        check_json(value, "workflow")
+        return Workflow.model_validate_json(json.dumps(value))
+    except NotJson as error:
+        report.add((), error.detail.message)
+    except ValidationError as error:
+        for item in error.errors(include_url=False):
+            path = _source_path(item["loc"])
+            report.add(path, _message(path, item))
+    report.raise_any()
+    raise AssertionError("a refused definition has problems")
+
+
+def _source_path(location: tuple[int | str, ...]) -> Path:
+    """Drop what Pydantic adds for the member of a union."""
+    if len(location) > 2 and location[0] == "nodes" and location[2] in NODE_TYPES:
+        location = (*location[:2], *location[3:])
+    return tuple(part for part in location if not (isinstance(part, str) and part.startswith(("tuple[", "function-"))))
+
+
+def _message(path: Path, item: Mapping[str, Any]) -> str:
+    inner = path[2:] if path[:1] == ("nodes",) else path
+    where = ".".join(map(str, inner))
+    match item["type"]:
+        case "extra_forbidden":
+            return f"{where} is not a word of the language"
+        case "missing":
+            return f"{where} is missing"
+        case _:
+            problem = str(item["msg"]).removeprefix("Value error, ")
+            return f"{where}: {problem}" if where else problem

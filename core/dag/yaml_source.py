@@ -1,0 +1,145 @@
+"""YAML 1.2 core schema, strictly: duplicate keys are errors, only true and false are booleans, dates stay text.
+
+PyYAML reads the syntax; resolution and construction are done here, and every value keeps its line.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+MAX_VALUES = 100_000
+MAX_DEPTH = 60
+_TAG = "tag:yaml.org,2002:"
+
+_CORE_SCHEMA: Final = (
+    ("null", r"(?:null|Null|NULL|~|)", "nN~"),
+    ("bool", r"(?:true|True|TRUE|false|False|FALSE)", "tTfF"),
+    ("int", r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))", "-+."),
+)
+
+Path = tuple[str | int, ...]
+
+
+class YamlProblem(Exception):
+    """The text is not what this module reads; `line` counts from 1."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A value and the line of everything in it."""
+
+    value: Any
+    lines: dict[Path, int] = field(default_factory=dict)
+
+    def line(self, path: Path) -> int:
+        """Return the line of a path, or of the nearest thing around it."""
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.lines:
+                return self.lines[path[:end]]
+        return self.lines.get((), 1)
+
+
+class _Composer(
+    yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser, yaml.composer.Composer, yaml.resolver.BaseResolver
+):
+    """Syntax and composition by PyYAML, resolution by the core schema below."""
+
+    def __init__(self, text: str) -> None:
+        yaml.reader.Reader.__init__(self, text)
+        yaml.scanner.Scanner.__init__(self)
+        yaml.parser.Parser.__init__(self)
+        yaml.composer.Composer.__init__(self)
+        yaml.resolver.BaseResolver.__init__(self)
+
+
+for _name, _pattern, _first in _CORE_SCHEMA:
+    _starts = [*_first, ""] if _name == "null" else list(_first)
+    _Composer.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"^{_pattern}$"), _starts)
+
+
+def read_yaml(text: str) -> Source:
+    """Read one document; `YamlProblem` names the line of what is wrong."""
+    try:
+        root = _Composer(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        raise YamlProblem(error.problem or "not YAML", _line_of(error)) from error
+    except yaml.YAMLError as error:
+        raise YamlProblem(f"not YAML: {error}", 1) from error
+    except RecursionError as error:
+        raise YamlProblem("nested too deeply", 1) from error
+    if root is None:
+        raise YamlProblem("the file is empty", 1)
+    builder = _Builder()
+    return Source(builder.build(root, ()), builder.lines)
+
+
+def _line_of(error: yaml.MarkedYAMLError) -> int:
+    mark = error.problem_mark or error.context_mark
+    return mark.line + 1 if mark else 1
+
+
+class _Builder:
+    """Turns composed nodes into plain values; aliases are expanded within a limit."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Path, int] = {}
+
+    def build(self, node: yaml.Node, path: Path) -> Any:
+        """Return the value of one node."""
+        line = node.start_mark.line + 1
+        self.lines.setdefault(path, line)
+        if len(self.lines) > MAX_VALUES or len(path) > MAX_DEPTH:
+            raise YamlProblem("too many or too deeply nested values", line)
+        match node:
+            case yaml.MappingNode():
+                self._expect_tag(node, "map")
+                return self._mapping(node, path)
+            case yaml.SequenceNode():
+                self._expect_tag(node, "seq")
+                return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
+            case _:
+                return _scalar(node)
+
+    def _expect_tag(self, node: yaml.Node, kind: str) -> None:
+        if node.tag != f"{_TAG}{kind}":
+            raise YamlProblem(f"the tag {node.tag} is not allowed", node.start_mark.line + 1)
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode) or not isinstance(key := _scalar(key_node), str):
+                raise YamlProblem(f"the key {key_node.value!r} is not text; quote it", line)
+            if key in result:
+                raise YamlProblem(f"the key {key!r} is there twice", line)
+            self.lines[(*path, key)] = line
+            result[key] = self.build(value_node, (*path, key))
+        return result
+
+
+def _scalar(node: yaml.Node) -> Any:
+    text: str = node.value
+    match node.tag.removeprefix(_TAG):
+        case "str":
+            return text
+        case "null":
+            return None
+        case "bool":
+            return text.lower() == "true"
+        case "int":
+            return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
+        case "float" if text.lower().lstrip("+-") not in {".inf", ".nan"}:
+            return float(text)
+        case "float":
+            raise YamlProblem(f"{text} is not a JSON number", node.start_mark.line + 1)
+        case _:
+            raise YamlProblem(f"the tag {node.tag} is not allowed", node.start_mark.line + 1)
