@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from cli.stack.cluster import Cluster
+from cli.stack.cluster import LOCAL_CONFIG, Cluster
 from cli.stack.credentials import Credentials, ensure_credentials
 from cli.stack.files import read_json, write_json
 from cli.stack.layout import Home, Plan, Shape, Urls, health_path, kind_of
@@ -68,11 +68,13 @@ class Stack:
         *,
         shape: Shape | None = None,
         ports: Mapping[str, int] | None = None,
+        database_config: Mapping[str, str] = LOCAL_CONFIG,
         report: Report = lambda part, message: None,
     ) -> None:
         self.home = Home(root.resolve())
         self.shape = shape or Shape()
         self._wanted_ports = DEFAULT_PORTS if ports is None else ports
+        self._database_config = database_config
         self._report = report
         self._aborted = threading.Event()
         self._database_held = threading.Event()
@@ -137,7 +139,8 @@ class Stack:
         if self._plan is not None:
             self._write_state("stopping")
         if self._supervisor is not None:
-            self._supervisor.stop(GRACE_SECONDS)
+            # Workers report to orchestrators when they drain.
+            self._supervisor.stop({*self.shape.orchestrator_names, "balancer"}, GRACE_SECONDS)
         if self._cluster is not None:
             self._report("postgres", "stopping")
             self._cluster.stop()
@@ -191,7 +194,7 @@ class Stack:
     def is_ready(self, name: str) -> bool:
         """Return whether one part says that it can work."""
         url = f"http://{HOST}:{self.plan.ports[name]}{health_path(kind_of(name))}"
-        return self.supervisor.pid(name) is not None and _answers(url)
+        return self.supervisor.pid(name) is not None and answers(url)
 
     def acquire(self) -> None:
         """Become the one process that may touch this home, or raise AlreadyRunning."""
@@ -228,14 +231,14 @@ class Stack:
         return choose_ports(names, preferred)
 
     def _start_database(self) -> None:
-        self._cluster = Cluster(self.home.root, self.plan.ports["postgres"])
+        self._cluster = Cluster(self.home.root, self.plan.ports["postgres"], config=self._database_config)
         self._report("postgres", "starting")
         self._cluster.start()
         self._cluster.deploy(self.credentials.passwords)
         self._report("postgres", f"ready on port {self.plan.ports['postgres']}")
 
     def _start_parts(self, timeout_seconds: float) -> None:
-        self._supervisor = Supervisor(self.plan, self._report, self._mend_database)
+        self._supervisor = Supervisor(self.shape.part_names, self.plan.spec, self._report, self._mend_database)
         self._supervisor.start()
         self.wait_ready(timeout_seconds)
 
@@ -259,7 +262,7 @@ class Stack:
         write_json(self.home.state_file, record)
 
 
-def _answers(url: str) -> bool:
+def answers(url: str) -> bool:
     """Return whether a GET is answered with success; a refusal or a broken connection is a no."""
     try:
         with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_SECONDS) as answer:  # noqa: S310 - loopback only

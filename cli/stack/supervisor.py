@@ -4,11 +4,10 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
-from cli.stack.layout import Plan
 from cli.stack.logs import rotate
-from cli.stack.processes import Part, end_parts
+from cli.stack.processes import Part, PartSpec, end_parts
 
 logger = logging.getLogger(__name__)
 
@@ -22,24 +21,34 @@ ROTATE_EVERY_SECONDS = 30.0
 
 
 class Supervisor:
-    """Starts, watches and ends parts; every method may be called from any thread."""
+    """Starts, watches and ends parts; every method may be called from any thread.
 
-    def __init__(self, plan: Plan, report: Report, mend_database: Callable[[], None]) -> None:
-        self._plan = plan
+    Args:
+        names: The parts, in the order in which they start.
+        spec: How to start a part.
+        report: Told what happens.
+        mend: Called every tick, for what is no child of ours.
+    """
+
+    def __init__(
+        self, names: Sequence[str], spec: Callable[[str], PartSpec], report: Report, mend: Callable[[], None]
+    ) -> None:
+        self._names = tuple(names)
+        self._spec = spec
         self._report = report
-        self._mend_database = mend_database
+        self._mend = mend
         self._lock = threading.RLock()
         self._parts: dict[str, Part] = {}
         self._due: dict[str, float] = {}
         self._failures: dict[str, int] = {}
-        self.restarts: dict[str, int] = dict.fromkeys(plan.shape.part_names, 0)
+        self.restarts: dict[str, int] = dict.fromkeys(names, 0)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         self._rotated_at = time.monotonic()
 
     def start(self) -> None:
         """Start every part and begin to watch."""
-        for name in self._plan.shape.part_names:
+        for name in self._names:
             self.start_part(name)
         self._thread.start()
 
@@ -48,7 +57,7 @@ class Supervisor:
         with self._lock:
             if name not in self._parts and not self._ending.is_set():
                 self._due.pop(name, None)
-                self._parts[name] = Part.start(self._plan.spec(name))
+                self._parts[name] = Part.start(self._spec(name))
 
     def stop_part(self, name: str, grace_seconds: float = 10.0) -> None:
         """End one part and leave it ended until `start_part`."""
@@ -70,15 +79,14 @@ class Supervisor:
             if part := self._parts.get(name):
                 part.send(number)
 
-    def stop(self, grace_seconds: float) -> None:
-        """Stop watching, then end everything: doors and workers first, since workers report to orchestrators."""
+    def stop(self, last: Collection[str], grace_seconds: float) -> None:
+        """Stop watching, then end everything; `last` are ended once the others are gone."""
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join()
         with self._lock:
             parts = list(self._parts.values())
             self._parts.clear()
-        last = {*self._plan.shape.orchestrator_names, "balancer"}
         end_parts([part for part in parts if part.spec.name not in last], grace_seconds)
         end_parts([part for part in parts if part.spec.name in last], grace_seconds)
 
@@ -90,7 +98,7 @@ class Supervisor:
                 logger.exception("supervisor_tick_failed")
 
     def _tick(self) -> None:
-        self._mend_database()
+        self._mend()
         with self._lock:
             for name in list(self._parts):
                 self._bury_if_ended(name)
@@ -115,8 +123,8 @@ class Supervisor:
 
     def _rotate(self) -> None:
         self._rotated_at = time.monotonic()
-        for name in (*self._plan.shape.part_names, "up"):
-            rotate(self._plan.home.log(name))
+        for name in self._names:
+            rotate(self._spec(name).log_file)
 
 
 def _describe(code: int) -> str:
