@@ -130,7 +130,9 @@ class RequestRepository:
         async with self._conn.cursor(row_factory=class_row(RequestFacts)) as cursor:
             await cursor.execute(
                 """
-                SELECT r.request_id, r.platform_id, r.asset_id, r.version_ordinal, r.revision, r.state, r.progress,
+                SELECT r.request_id, r.platform_id, r.asset_id, r.version_ordinal, r.revision,
+                       CASE WHEN r.state = 'queued' AND p.started THEN 'processing' ELSE r.state END AS state,
+                       r.progress || jsonb_build_object('current', p.ended, 'total', p.total) AS progress,
                        r.errors, r.warnings, v.processing_state,
                        CASE WHEN v.revision = r.revision THEN v.approval_state END AS review,
                        CASE WHEN v.revision = r.revision THEN v.rejection_reason END AS reason,
@@ -141,6 +143,14 @@ class RequestRepository:
                 JOIN dagapp.geospatial_assets AS a ON a.asset_id = r.asset_id
                 JOIN dagapp.asset_versions AS v
                   ON v.asset_id = r.asset_id AND v.version_ordinal = r.version_ordinal
+                CROSS JOIN LATERAL (
+                    SELECT count(*) AS total,
+                           count(*) FILTER (WHERE n.status IN ('COMPLETED', 'SKIPPED')) AS ended,
+                           coalesce(bool_or(n.started_at IS NOT NULL AND n.task_id IS NOT NULL), false) AS started
+                    FROM dagapp.platform_request_jobs AS j
+                    JOIN dagapp.dag_node_states AS n ON n.job_id = j.job_id
+                    WHERE j.request_id = r.request_id
+                ) AS p
                 WHERE r.request_id = %s
                 """,
                 (request_id,),

@@ -22,8 +22,10 @@ WHERE v.deleted_at IS NULL AND a.deleted_at IS NULL;
 
 -- One row tells a partner everything about a request. Review and reason belong to the revision that was asked for.
 CREATE VIEW dagapi.requests WITH (security_barrier) AS
-SELECT r.request_id, r.platform_id, r.asset_id, r.version_ordinal, r.revision, r.state, r.progress, r.errors,
-       r.warnings, r.created_at, r.updated_at,
+SELECT r.request_id, r.platform_id, r.asset_id, r.version_ordinal, r.revision,
+       CASE WHEN r.state = 'queued' AND p.started THEN 'processing' ELSE r.state END AS state,
+       r.progress || jsonb_build_object('current', p.ended, 'total', p.total) AS progress,
+       r.errors, r.warnings, r.created_at, r.updated_at,
        v.version_label, v.processing_state,
        CASE WHEN v.revision = r.revision THEN v.approval_state END AS review,
        CASE WHEN v.revision = r.revision THEN v.rejection_reason END AS reason,
@@ -34,7 +36,16 @@ SELECT r.request_id, r.platform_id, r.asset_id, r.version_ordinal, r.revision, r
        (a.deleted_at IS NOT NULL OR v.deleted_at IS NOT NULL) AS deleted
 FROM dagapp.platform_requests AS r
 JOIN dagapp.geospatial_assets AS a ON a.asset_id = r.asset_id
-JOIN dagapp.asset_versions AS v ON v.asset_id = r.asset_id AND v.version_ordinal = r.version_ordinal;
+JOIN dagapp.asset_versions AS v ON v.asset_id = r.asset_id AND v.version_ordinal = r.version_ordinal
+-- Progress is counted from the nodes when somebody asks, so running costs no write here; no node's name leaves.
+CROSS JOIN LATERAL (
+    SELECT count(*) AS total,
+           count(*) FILTER (WHERE n.status IN ('COMPLETED', 'SKIPPED')) AS ended,
+           coalesce(bool_or(n.started_at IS NOT NULL AND n.task_id IS NOT NULL), false) AS started
+    FROM dagapp.platform_request_jobs AS j
+    JOIN dagapp.dag_node_states AS n ON n.job_id = j.job_id
+    WHERE j.request_id = r.request_id
+) AS p;
 
 -- One row per version: all that core.access needs to decide and serving needs to open the file.
 CREATE VIEW dagserve.routes WITH (security_barrier) AS
