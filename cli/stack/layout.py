@@ -204,6 +204,8 @@ class Plan:
             "GATEWAY_PORT": str(self.ports[name]),
             "ORCHESTRATOR_URL": self.urls.orchestrator,
             "GATEWAY_SERVICE_KEY": self.credentials.keys["gateway"],
+            "PUBLIC_SERVING_URL": self.urls.serving,
+            "PUBLIC_GATEWAY_URL": self.urls.gateway,
         }
 
     def _serving(self, name: str) -> dict[str, str]:
