@@ -15,6 +15,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from core.errors import DatabaseUnavailable
+
 log = logging.getLogger(__name__)
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
@@ -23,7 +25,7 @@ Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 SELF_TEST_TIMEOUT_SECONDS = 2.0
 SELF_TEST_INTERVAL_SECONDS = 15.0
 RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0)
-CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, OSError, TimeoutError)
+CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, DatabaseUnavailable, OSError, TimeoutError)
 
 
 class Listener:

@@ -1,0 +1,57 @@
+"""Rows out of and into PostgreSQL.
+
+Many rows go in as one bound value, a JSON document that SQL reads back with `jsonb_to_recordset`: one statement writes
+any number of rows, JSON null becomes SQL NULL, integers stay exact.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, LiteralString, TypeVar
+
+from psycopg import AsyncConnection, AsyncCursor
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+Model = TypeVar("Model", bound=BaseModel)
+Row = TypeVar("Row")
+RowFactory = Callable[[AsyncCursor[Any]], Callable[[Sequence[Any]], Row]]
+
+
+def document(rows: Sequence[BaseModel | Mapping[str, Any]]) -> str:
+    """Return rows as the text of one JSON array."""
+    return to_json(rows).decode()
+
+
+class Pending(Generic[Row]):
+    """Rows of a statement that was sent; in pipeline mode several sent together cost one round trip."""
+
+    def __init__(self, cursor: AsyncCursor[Row]) -> None:
+        self._cursor = cursor
+
+    async def rows(self) -> list[Row]:
+        """Wait for the rows."""
+        return await self._cursor.fetchall()
+
+
+async def send(
+    conn: AsyncConnection[Any], factory: RowFactory[Row], statement: LiteralString, values: Any = None
+) -> Pending[Row]:
+    """Send a statement without waiting for its rows, when the connection is in pipeline mode."""
+    cursor = conn.cursor(row_factory=factory)
+    await cursor.execute(statement, values)
+    return Pending(cursor)
+
+
+def model_row(model: type[Model]) -> RowFactory[Model]:
+    """Return a row factory like psycopg's `class_row` that passes over columns the model does not know.
+
+    Migrations expand first, so the build before reads tables that already have a column more.
+    """
+
+    def factory(cursor: AsyncCursor[Any]) -> Callable[[Sequence[Any]], Model]:
+        names = [column.name for column in cursor.description or ()]
+        if model.model_fields.keys() >= set(names):
+            return lambda values: model.model_validate(dict(zip(names, values, strict=True)))
+        known = [(index, name) for index, name in enumerate(names) if name in model.model_fields]
+        return lambda values: model.model_validate({name: values[index] for index, name in known})
+
+    return factory

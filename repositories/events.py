@@ -1,0 +1,59 @@
+"""The append-only log of every transition."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+from pydantic import BaseModel, ConfigDict, Field
+
+from core.models.engine import JobEvent
+from repositories.documents import document, model_row
+
+
+class NewEvent(BaseModel):
+    """An event about to be written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    job_id: str
+    node_id: str | None = None
+    task_id: str | None = None
+    event_type: str
+    event_status: str | None = None
+    event_data: dict[str, Any] = Field(default_factory=dict)
+    checkpoint_name: str | None = None
+    created_at: datetime | None = Field(default=None, description="The clock of the transaction; now when missing.")
+
+
+class EventRepository:
+    """SQL on `dag_job_events`, in the caller's transaction."""
+
+    def __init__(self, conn: AsyncConnection[Any]) -> None:
+        self._conn = conn
+
+    async def append(self, events: Sequence[NewEvent]) -> None:
+        """Write events in their order."""
+        await self._conn.execute(
+            """
+            INSERT INTO dagapp.dag_job_events
+                (job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at)
+            SELECT job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name,
+                coalesce(created_at, dagapp.clock())
+            FROM jsonb_to_recordset(%s::jsonb) AS e(
+                job_id text, node_id text, task_id text, event_type text, event_status text, event_data jsonb,
+                checkpoint_name text, created_at timestamptz)
+            """,
+            (document(events),),
+        )
+
+    async def of_job(self, job_id: str, after: int, limit: int) -> Sequence[JobEvent]:
+        """Return events of one job with ids above `after`, oldest first."""
+        async with self._conn.cursor(row_factory=model_row(JobEvent)) as cursor:
+            await cursor.execute(
+                """
+                SELECT * FROM dagapp.dag_job_events WHERE job_id = %s AND event_id > %s ORDER BY event_id LIMIT %s
+                """,
+                (job_id, after, limit),
+            )
+            return await cursor.fetchall()

@@ -1,0 +1,212 @@
+"""Jobs: rows that are locked first, and who owns them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row, scalar_row
+
+from core.models.engine import Job
+from core.statuses import JobStatus
+from repositories.documents import Pending, document, model_row, send
+
+
+@dataclass(frozen=True, slots=True)
+class DueJob:
+    """A job that its owner should look at, with the epoch under which it was found."""
+
+    job_id: str
+    owner_epoch: int
+
+
+class JobRepository:
+    """SQL on `dag_jobs`, in the caller's transaction."""
+
+    def __init__(self, conn: AsyncConnection[Any]) -> None:
+        self._conn = conn
+
+    async def insert(self, jobs: Sequence[Job]) -> None:
+        """Store new jobs."""
+        await self._conn.execute(
+            """
+            INSERT INTO dagapp.dag_jobs
+                (job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
+                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id, submitted_by,
+                 outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at, completed_at)
+            SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
+                owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
+                submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
+                completed_at
+            FROM jsonb_populate_recordset(NULL::dagapp.dag_jobs, %s::jsonb)
+            """,
+            (document(jobs),),
+        )
+
+    async def lock(self, job_ids: Iterable[str]) -> Pending[Job]:
+        """Lock and return those of the jobs that nobody else holds, in id order; never waits."""
+        return await send(
+            self._conn,
+            model_row(Job),
+            "SELECT * FROM dagapp.dag_jobs WHERE job_id = ANY(%s) ORDER BY job_id FOR UPDATE SKIP LOCKED",
+            (list(job_ids),),
+        )
+
+    async def update(self, jobs: Sequence[Job]) -> int:
+        """Write what an advance changed, where the version is still the one before; return how many rows it was."""
+        cursor = await self._conn.execute(
+            """
+            UPDATE dagapp.dag_jobs AS j
+            SET status = u.status, version = u.version, paused_at = u.paused_at, wake_at = u.wake_at,
+                deadline_at = u.deadline_at, outputs = u.outputs, error = u.error, warnings = u.warnings,
+                evaluation_failures = u.evaluation_failures, updated_at = u.updated_at, started_at = u.started_at,
+                completed_at = u.completed_at
+            FROM jsonb_populate_recordset(NULL::dagapp.dag_jobs, %s::jsonb) AS u
+            WHERE j.job_id = ANY(%s) AND j.job_id = u.job_id AND j.version = u.version - 1
+            """,
+            (document(jobs), [job.job_id for job in jobs]),
+        )
+        return cursor.rowcount
+
+    async def get(self, job_id: str) -> Job | None:
+        """Return one job, unlocked."""
+        async with self._conn.cursor(row_factory=model_row(Job)) as cursor:
+            await cursor.execute("SELECT * FROM dagapp.dag_jobs WHERE job_id = %s", (job_id,))
+            return await cursor.fetchone()
+
+    async def newest(self, status: JobStatus | None, limit: int) -> Sequence[Job]:
+        """Return the newest jobs, of one status or of all."""
+        async with self._conn.cursor(row_factory=model_row(Job)) as cursor:
+            await cursor.execute(
+                """
+                SELECT * FROM dagapp.dag_jobs WHERE %(status)s::text IS NULL OR status = %(status)s
+                ORDER BY created_at DESC, job_id LIMIT %(limit)s
+                """,
+                {"status": status, "limit": limit},
+            )
+            return await cursor.fetchall()
+
+    async def ended_among(self, job_ids: Iterable[str]) -> set[str]:
+        """Return those of the jobs whose status is final."""
+        cursor = await self._conn.execute(
+            "SELECT job_id FROM dagapp.dag_jobs WHERE job_id = ANY(%s) AND status NOT IN ('PENDING', 'RUNNING')",
+            (list(job_ids),),
+        )
+        return {row[0] for row in await cursor.fetchall()}
+
+    async def owners(self, job_ids: Iterable[str]) -> set[str | None]:
+        """Return who owns these jobs; None stands for nobody."""
+        cursor = await self._conn.execute(
+            "SELECT DISTINCT owner_id FROM dagapp.dag_jobs WHERE job_id = ANY(%s)", (list(job_ids),)
+        )
+        return {row[0] for row in await cursor.fetchall()}
+
+    async def paused_among(self, job_ids: Iterable[str], queue: str) -> Pending[str]:
+        """Return those of the jobs that are paused: themselves, or by the switch of all, their workflow or a queue."""
+        return await send(
+            self._conn,
+            scalar_row,
+            """
+            SELECT j.job_id FROM dagapp.dag_jobs AS j
+            WHERE j.job_id = ANY(%s) AND (j.paused_at IS NOT NULL OR EXISTS (
+                SELECT FROM dagapp.dag_settings AS s
+                WHERE s.key = ANY(ARRAY['pause:all', 'pause:workflow:' || j.workflow_id, 'pause:queue:' || %s])
+                    AND s.value = 'true'::jsonb
+            ))
+            """,
+            (list(job_ids), queue),
+        )
+
+    async def due_timers(self, owner_id: str, limit: int) -> Sequence[DueJob]:
+        """Return active jobs of an owner whose timer is due, longest overdue first."""
+        return await self._due(
+            """
+            SELECT job_id, owner_epoch FROM dagapp.dag_jobs
+            WHERE owner_id = %s AND status IN ('PENDING', 'RUNNING') AND wake_at <= dagapp.clock()
+            ORDER BY wake_at LIMIT %s
+            """,
+            (owner_id, limit),
+        )
+
+    async def due_results(self, owner_id: str, limit: int) -> Sequence[DueJob]:
+        """Return jobs of an owner with results in the inbox; a final job has only late ones to set aside."""
+        return await self._due(
+            """
+            SELECT job_id, owner_epoch FROM dagapp.dag_jobs
+            WHERE owner_id = %s
+                AND job_id = ANY(ARRAY(SELECT job_id FROM dagapp.dag_task_results WHERE NOT processed LIMIT 10000))
+            LIMIT %s
+            """,
+            (owner_id, limit),
+        )
+
+    async def due_leases(self, owner_id: str, limit: int) -> Sequence[DueJob]:
+        """Return active jobs of an owner with a lease that ran out or a task beyond its run time."""
+        return await self._due(
+            """
+            SELECT job_id, owner_epoch FROM dagapp.dag_jobs
+            WHERE owner_id = %s AND status IN ('PENDING', 'RUNNING') AND job_id = ANY(ARRAY(
+                SELECT job_id FROM dagapp.dag_attempts
+                WHERE state = 'leased' AND (lease_expires_at <= dagapp.clock()
+                    OR leased_at + make_interval(secs => timeout_seconds) <= dagapp.clock())
+                LIMIT 10000))
+            LIMIT %s
+            """,
+            (owner_id, limit),
+        )
+
+    async def seconds_to_next_timer(self, owner_id: str) -> float | None:
+        """Return how far the nearest timer of an owner's active jobs is away, None when there is none."""
+        cursor = await self._conn.execute(
+            """
+            SELECT extract(epoch FROM min(wake_at) - dagapp.clock())::float8 FROM dagapp.dag_jobs
+            WHERE owner_id = %s AND status IN ('PENDING', 'RUNNING')
+            """,
+            (owner_id,),
+        )
+        row = await cursor.fetchone()
+        return row[0] if row else None
+
+    async def claim_unowned(self, owner_id: str, limit: int) -> int:
+        """Take over active jobs that nobody owns; the epoch grows in the same statement."""
+        cursor = await self._conn.execute(
+            """
+            UPDATE dagapp.dag_jobs SET owner_id = %s, owner_epoch = owner_epoch + 1
+            WHERE job_id = ANY(ARRAY(
+                SELECT job_id FROM dagapp.dag_jobs
+                WHERE owner_id IS NULL AND status IN ('PENDING', 'RUNNING')
+                ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED))
+            """,
+            (owner_id, limit),
+        )
+        return cursor.rowcount
+
+    async def reclaim(self, owner_id: str, dead_owners: Sequence[str], limit: int) -> int:
+        """Take over active jobs of dead owners; the epoch grows in the same statement."""
+        cursor = await self._conn.execute(
+            """
+            UPDATE dagapp.dag_jobs SET owner_id = %s, owner_epoch = owner_epoch + 1
+            WHERE job_id = ANY(ARRAY(
+                SELECT job_id FROM dagapp.dag_jobs
+                WHERE owner_id = ANY(%s) AND status IN ('PENDING', 'RUNNING')
+                LIMIT %s FOR UPDATE SKIP LOCKED))
+            """,
+            (owner_id, list(dead_owners), limit),
+        )
+        return cursor.rowcount
+
+    async def release(self, owner_id: str) -> int:
+        """Give up every active job of an owner; whoever is told next takes them."""
+        cursor = await self._conn.execute(
+            """
+            UPDATE dagapp.dag_jobs SET owner_id = NULL
+            WHERE owner_id = %s AND status IN ('PENDING', 'RUNNING')
+            """,
+            (owner_id,),
+        )
+        return cursor.rowcount
+
+    async def _due(self, statement: Any, values: tuple[str, int]) -> Sequence[DueJob]:
+        async with self._conn.cursor(row_factory=class_row(DueJob)) as cursor:
+            await cursor.execute(statement, values)
+            return await cursor.fetchall()

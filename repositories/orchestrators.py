@@ -1,0 +1,58 @@
+"""Boots of orchestrator instances and their signs of life."""
+
+from collections.abc import Sequence
+from typing import Any, LiteralString
+
+from psycopg import AsyncConnection
+
+from core.models.engine import Orchestrator
+from repositories.documents import model_row
+
+BEAT: LiteralString = """
+    INSERT INTO dagapp.dag_orchestrators (owner_id, host, pid, build_id, state) VALUES (%s, %s, %s, %s, %s)
+    ON CONFLICT (owner_id) DO UPDATE SET state = excluded.state, heartbeat_at = dagapp.clock()
+    """
+"""Run by the heartbeat's own thread over its own synchronous connection."""
+
+
+class OrchestratorRepository:
+    """SQL on `dag_orchestrators`, in the caller's transaction."""
+
+    def __init__(self, conn: AsyncConnection[Any]) -> None:
+        self._conn = conn
+
+    async def dead(self, own_id: str, threshold_seconds: float) -> Sequence[str]:
+        """Return owners, other than oneself, that stopped or were silent for longer than the threshold."""
+        cursor = await self._conn.execute(
+            """
+            SELECT owner_id FROM dagapp.dag_orchestrators
+            WHERE owner_id <> %s
+                AND (state = 'stopped' OR heartbeat_at < dagapp.clock() - make_interval(secs => %s))
+            """,
+            (own_id, threshold_seconds),
+        )
+        return [row[0] for row in await cursor.fetchall()]
+
+    async def set_state(self, owner_id: str, state: str) -> None:
+        """Record that an instance drains or has stopped."""
+        await self._conn.execute(
+            "UPDATE dagapp.dag_orchestrators SET state = %s WHERE owner_id = %s", (state, owner_id)
+        )
+
+    async def forget_dead(self, silent_seconds: float) -> None:
+        """Remove boots that were silent for long and own no active job."""
+        await self._conn.execute(
+            """
+            DELETE FROM dagapp.dag_orchestrators AS o
+            WHERE o.heartbeat_at < dagapp.clock() - make_interval(secs => %s) AND NOT EXISTS (
+                SELECT FROM dagapp.dag_jobs AS j
+                WHERE j.owner_id = o.owner_id AND j.status IN ('PENDING', 'RUNNING'))
+            """,
+            (silent_seconds,),
+        )
+
+    async def all(self) -> Sequence[Orchestrator]:
+        """Return every known boot, newest first."""
+        async with self._conn.cursor(row_factory=model_row(Orchestrator)) as cursor:
+            await cursor.execute("SELECT * FROM dagapp.dag_orchestrators ORDER BY started_at DESC LIMIT 100")
+            return await cursor.fetchall()

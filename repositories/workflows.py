@@ -1,0 +1,46 @@
+"""Workflow definitions, immutable, by content hash."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
+
+from core.models.engine import WorkflowRow
+from repositories.documents import model_row
+
+
+class WorkflowRepository:
+    """SQL on `dag_workflows`, in the caller's transaction."""
+
+    def __init__(self, conn: AsyncConnection[Any]) -> None:
+        self._conn = conn
+
+    async def insert(self, definition_hash: str, workflow_id: str, version: int, definition: dict[str, Any]) -> None:
+        """Store a definition unless its hash is known."""
+        await self._conn.execute(
+            """
+            INSERT INTO dagapp.dag_workflows (definition_hash, workflow_id, version, definition)
+            VALUES (%s, %s, %s, %s) ON CONFLICT (definition_hash) DO NOTHING
+            """,
+            (definition_hash, workflow_id, version, Jsonb(definition)),
+        )
+
+    async def get_many(self, definition_hashes: Iterable[str]) -> Sequence[WorkflowRow]:
+        """Return the definitions of these hashes."""
+        async with self._conn.cursor(row_factory=model_row(WorkflowRow)) as cursor:
+            await cursor.execute(
+                "SELECT * FROM dagapp.dag_workflows WHERE definition_hash = ANY(%s)", (list(definition_hashes),)
+            )
+            return await cursor.fetchall()
+
+    async def other_hashes(self, workflow_id: str, version: int, definition_hash: str) -> Sequence[str]:
+        """Return hashes under which the same id and version was stored with other content."""
+        cursor = await self._conn.execute(
+            """
+            SELECT definition_hash FROM dagapp.dag_workflows
+            WHERE workflow_id = %s AND version = %s AND definition_hash <> %s
+            """,
+            (workflow_id, version, definition_hash),
+        )
+        return [row[0] for row in await cursor.fetchall()]
