@@ -93,11 +93,13 @@ def differences(written: Any, found: Any, path: str = "") -> tuple[str, ...]:
 
 
 def _same(written: Any, found: Any) -> bool:
-    if isinstance(written, bool) or isinstance(found, bool) or not isinstance(written, int | float):
-        return bool(written == found)
-    if not isinstance(found, int | float):
-        return False
-    return math.isclose(written, found, rel_tol=1e-12, abs_tol=1e-9)
+    if _is_number(written) and _is_number(found):
+        return math.isclose(written, found, rel_tol=1e-12, abs_tol=1e-9)
+    return type(written) is type(found) and bool(written == found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _verify(written: Mapping[str, Any], found: Json | None) -> None:

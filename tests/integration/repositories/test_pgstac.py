@@ -1,0 +1,135 @@
+"""The catalogue's one writer: what it wrote is there and whole, however many write at once."""
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection, errors
+
+from repositories import pgstac, roles
+from repositories.pgstac import CatalogueMismatch, differences
+from tests.support.databases import Database
+
+POINT = {"type": "Point", "coordinates": [10.123456789012345, 52.0]}
+
+
+def collection(collection_id: str = "ddh-dem") -> dict[str, Any]:
+    return {
+        "type": "Collection",
+        "stac_version": "1.1.0",
+        "id": collection_id,
+        "title": "Elevation",
+        "description": "Elevation",
+        "license": "other",
+        "links": [],
+        "extent": {"spatial": {"bbox": [[-180, -90, 180, 90]]}, "temporal": {"interval": [[None, None]]}},
+    }
+
+
+def item(item_id: str = "a-v0", collection_id: str = "ddh-dem", moment: str = "2026-03-01T00:00:00Z") -> dict[str, Any]:
+    return {
+        "type": "Feature",
+        "stac_version": "1.1.0",
+        "id": item_id,
+        "collection": collection_id,
+        "geometry": POINT,
+        "bbox": [10.123456789012345, 52.0, 10.123456789012345, 52.0],
+        "properties": {"datetime": moment, "title": "Größe ✓", "platform:version": "v1", "nothing": None},
+        "links": [],
+        "assets": {"data": {"href": "http://127.0.0.1/download/a?version=0", "roles": ["data"]}},
+    }
+
+
+@pytest.fixture
+async def worker(database: Database) -> AsyncIterator[AsyncConnection[Any]]:
+    async with await AsyncConnection.connect(database.conninfo(roles.WORKER)) as connection:
+        yield connection
+        await connection.rollback()
+
+
+@pytest.mark.parametrize("role", [roles.ORCHESTRATOR, roles.WORKER])
+async def test_both_writing_roles_write_read_replace_and_delete(database: Database, role: str) -> None:
+    async with await AsyncConnection.connect(database.conninfo(role), prepare_threshold=None) as conn:
+        await pgstac.write_collection(conn, collection())
+        await pgstac.write_item(conn, item())
+        assert differences(item(), await pgstac.read_item(conn, "ddh-dem", "a-v0")) == ()
+        changed = item(moment="2031-01-01T00:00:00Z")
+        await pgstac.write_item(conn, changed)
+        assert (await pgstac.read_item(conn, "ddh-dem", "a-v0") or {})["properties"]["datetime"].startswith("2031")
+        assert await pgstac.delete_item(conn, "ddh-dem", "a-v0")
+        assert not await pgstac.delete_item(conn, "ddh-dem", "a-v0")
+        assert await pgstac.read_item(conn, "ddh-dem", "a-v0") is None
+
+
+async def test_an_existing_collection_stays_as_it_is(conn: AsyncConnection[Any]) -> None:
+    assert await pgstac.ensure_collection(conn, collection())
+    assert not await pgstac.ensure_collection(conn, {**collection(), "title": "Another"})
+    assert (await pgstac.read_collection(conn, "ddh-dem") or {})["title"] == "Elevation"
+
+
+async def test_a_rolled_back_write_leaves_nothing(database: Database, conn: AsyncConnection[Any]) -> None:
+    await pgstac.write_collection(conn, collection())
+    await conn.commit()
+    await pgstac.write_item(conn, item())
+    await conn.rollback()
+    assert await pgstac.read_item(conn, "ddh-dem", "a-v0") is None
+
+
+async def test_an_item_without_its_collection_is_an_error_and_not_silence(conn: AsyncConnection[Any]) -> None:
+    with pytest.raises((CatalogueMismatch, errors.DatabaseError)):
+        await pgstac.write_item(conn, item(collection_id="nowhere"))
+
+
+async def test_eight_writers_with_new_collections_lose_nothing(database: Database) -> None:
+    per_writer = 5
+
+    async def write(number: int) -> None:
+        async with await AsyncConnection.connect(database.conninfo(roles.WORKER), autocommit=True) as conn:
+            for index in range(per_writer):
+                async with conn.transaction():
+                    await pgstac.ensure_collection(conn, collection(f"ddh-{number}"))
+                    document = item(f"i-{index}", f"ddh-{number}", f"20{10 + index}-0{1 + number}-01T00:00:00Z")
+                    await pgstac.write_item(conn, document)
+
+    await asyncio.gather(*(write(number) for number in range(8)))
+    async with await AsyncConnection.connect(database.conninfo(roles.SERVING)) as reader:
+        for number in range(8):
+            for index in range(per_writer):
+                assert await pgstac.read_item(reader, f"ddh-{number}", f"i-{index}") is not None
+
+
+async def test_the_reader_s_role_cannot_write(database: Database) -> None:
+    async with await AsyncConnection.connect(database.conninfo(roles.SERVING)) as reader:
+        with pytest.raises(errors.InsufficientPrivilege):
+            await pgstac.write_item(reader, item())
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda d: d["properties"].pop("title"), "/properties/title"),
+        (lambda d: d["properties"].update(title="Other"), "/properties/title"),
+        (lambda d: d["geometry"]["coordinates"].__setitem__(0, 10.1234567), "/geometry/coordinates/0"),
+        (lambda d: d["bbox"].append(1.0), "/bbox"),
+        (lambda d: d["assets"]["data"].update(roles="data"), "/assets/data/roles"),
+        (lambda d: d.update(properties=None), "/properties"),
+    ],
+)
+def test_a_document_that_reads_back_different_is_told_where(change: Any, where: str) -> None:
+    found = copy.deepcopy(item())
+    change(found)
+    assert differences(item(), found) == (where,)
+
+
+def test_what_the_catalogue_adds_is_no_difference() -> None:
+    found = {**copy.deepcopy(item()), "stac_extensions": [], "links": []}
+    found["properties"]["created"] = "2026-01-01T00:00:00Z"
+    del found["properties"]["nothing"]
+    assert differences(item(), found) == ()
+
+
+@pytest.mark.parametrize(("written", "found"), [(True, 1), (1, True), (0, False), ("1", 1), (1, "1"), (1, None)])
+def test_values_of_another_type_differ(written: Any, found: Any) -> None:
+    assert differences({"x": written}, {"x": found}) == ("/x",)
