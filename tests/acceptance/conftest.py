@@ -1,0 +1,54 @@
+"""One platform of real processes for all acceptance tests of a session: its parts are killed, it is not rebuilt."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.stack.cluster import TEST_CONFIG
+from cli.stack.layout import REPOSITORY, Shape
+from cli.stack.stack import Stack
+from tests.acceptance.platform import Platform
+
+LEASE_SECONDS = 6.0
+THRESHOLD_SECONDS = 5.0
+BROKEN_WORKFLOW = "workflow_id: broken\nnodes: [this is not a mapping\n"
+
+
+@pytest.fixture(scope="session")
+def home() -> Iterator[Path]:
+    """Yield a folder that PostgreSQL's unprivileged account may enter, unlike pytest's own."""
+    folder = Path(tempfile.mkdtemp(prefix="geodag-acceptance-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def platform(home: Path) -> Iterator[Platform]:
+    """Yield a running platform: two orchestrators, two workers of each size, shortened lease and threshold."""
+    workflows = shutil.copytree(REPOSITORY / "workflows", home / "workflows")
+    (workflows / "broken.yaml").write_text(BROKEN_WORKFLOW)
+    journal = home / "journal.txt"
+    orchestrator = {
+        "WORKFLOWS_DIR": str(workflows),
+        "LEASE_SECONDS": str(LEASE_SECONDS),
+        "ORCHESTRATOR_HEARTBEAT_SECONDS": "1",
+        "ORCHESTRATOR_THRESHOLD_SECONDS": str(THRESHOLD_SECONDS),
+    }
+    worker = {"WORKER_JOURNAL_FILE": str(journal), "WORKER_HEARTBEAT_SECONDS": "1.5"}
+    shape = Shape(light=2, heavy=2, overrides={"orchestrator": orchestrator, "worker": worker})
+    stack = Stack(home / "stack", ports={}, shape=shape, database_config=TEST_CONFIG)
+    stack.start()
+    yield Platform(stack, journal)
+    stack.stop()
+
+
+@pytest.fixture(autouse=True)
+def whole(request: pytest.FixtureRequest) -> None:
+    """Let no test begin while a part that an earlier one killed is still starting."""
+    if "platform" in request.fixturenames:
+        running: Platform = request.getfixturevalue("platform")
+        running.stack.wait_ready(60)
