@@ -1,0 +1,63 @@
+"""Writes a decision into a state, as a service writes it into tables. Pure; tests and the simulation use it."""
+
+from datetime import datetime, timedelta
+
+from core.dag.retry import redispatch_after_seconds
+from core.dag.state import AttemptEnd, Decision, Dispatch, JobState
+from core.ids import digest, task_id
+from core.models.engine import Attempt
+from core.statuses import AttemptState
+
+
+def apply(state: JobState, decision: Decision, now: datetime) -> JobState:
+    """Return the state after the decision is written and its inbox rows are processed."""
+    job = decision.job or state.job
+    consumed = {item.task_id for item in decision.dispositions}
+    return JobState(
+        job=job.model_copy(update={"version": state.job.version + 1, "updated_at": now}),
+        nodes={**state.nodes, **{node.node_id: node for node in decision.nodes}},
+        attempts=_attempts(state, decision, now),
+        results=tuple(row for row in state.results if row.task_id not in consumed),
+        may_expire_leases=state.may_expire_leases,
+    )
+
+
+def _attempts(state: JobState, decision: Decision, now: datetime) -> dict[str, Attempt]:
+    attempts = dict(state.attempts)
+    ends = {end.task_id: end for end in decision.attempts_ended}
+    for node_id, attempt in state.attempts.items():
+        if attempt.task_id in ends:
+            attempts[node_id] = _ended(attempt, ends[attempt.task_id], now)
+        elif attempt.task_id in decision.redispatches:
+            attempts[node_id] = _sent_again(attempt, now)
+    for dispatch in decision.dispatches:
+        attempts[dispatch.node_id] = new_attempt(state.job.job_id, dispatch, now)
+    return attempts
+
+
+def new_attempt(job_id: str, dispatch: Dispatch, now: datetime, token_hash: str = "") -> Attempt:
+    """Return the row of a dispatch."""
+    return Attempt(
+        task_id=task_id(job_id, dispatch.node_id, dispatch.attempt),
+        job_id=job_id,
+        node_id=dispatch.node_id,
+        attempt=dispatch.attempt,
+        queue=dispatch.queue,
+        handler=dispatch.handler,
+        priority=dispatch.priority,
+        params_digest=digest(dispatch.params),
+        token_hash=token_hash,
+        timeout_seconds=dispatch.timeout_seconds,
+        queued_at=now,
+        redispatch_at=now + timedelta(seconds=redispatch_after_seconds(1)),
+    )
+
+
+def _ended(attempt: Attempt, end: AttemptEnd, now: datetime) -> Attempt:
+    return attempt.model_copy(update={"state": end.state, "reason": end.reason, "ended_at": now})
+
+
+def _sent_again(attempt: Attempt, now: datetime) -> Attempt:
+    number = attempt.dispatch_no + 1
+    later = now + timedelta(seconds=redispatch_after_seconds(number))
+    return attempt.model_copy(update={"state": AttemptState.QUEUED, "dispatch_no": number, "redispatch_at": later})

@@ -1,0 +1,65 @@
+"""Decides how a job ends: by its nodes, its deadline, or because nothing can happen any more."""
+
+from typing import Any
+
+from core.dag.run import Run
+from core.dag.settle import scope_of
+from core.dag.templates import TemplateFailed, render
+from core.errors import ErrorDetail
+from core.statuses import JobStatus, NodeStatus
+
+_ACTIVE = frozenset({NodeStatus.READY, NodeStatus.WAITING, NodeStatus.DISPATCHED, NodeStatus.RUNNING})
+
+
+def conclude(run: Run) -> None:
+    """End the job when it is over."""
+    unfinished = run.unfinished()
+    if not unfinished:
+        _finish(run)
+    elif run.overdue:
+        _abort(run, "JOB_DEADLINE", f"the job was not done by its deadline {run.job.deadline_at}")
+    elif run.job.paused_at is None and not any(run.nodes[key].status in _ACTIVE for key in unfinished):
+        _abort(run, "STALLED", f"nothing can happen any more; unfinished are {', '.join(unfinished)}")
+
+
+def _finish(run: Run) -> None:
+    """Every node is final: FAILED by a node that counts, else COMPLETED with outputs and warnings."""
+    failed = sorted(run.failed(), key=lambda key: run.nodes[key].completed_at or run.now)
+    if failed:
+        fail_job(run, _root_cause(run, failed[0]))
+        return
+    try:
+        outputs: dict[str, Any] = render(run.workflow.outputs_program, scope_of(run), "outputs")
+    except TemplateFailed as error:
+        message = f"the declared outputs have no value: {error.detail.message}"
+        fail_job(run, error.detail.model_copy(update={"message": message}))
+        return
+    warnings = _warnings(run)
+    run.move_job(JobStatus.COMPLETED, outputs=outputs, warnings=warnings, data={"warnings": len(warnings)})
+
+
+def _root_cause(run: Run, node_id: str) -> ErrorDetail:
+    """Return the error of the node that failed first, which names the node and its attempts."""
+    error = run.nodes[node_id].error or {"code": "INTERNAL", "message": f"node {node_id} failed without an error"}
+    return ErrorDetail.model_validate(error).model_copy(update={"node_id": node_id})
+
+
+def _warnings(run: Run) -> list[Any]:
+    """Return the failures that do not fail the job."""
+    return [
+        _root_cause(run, node_id).model_dump(mode="json", exclude_none=True)
+        for node_id in run.all_failed()
+        if run.workflow.nodes[node_id].best_effort
+    ]
+
+
+def _abort(run: Run, code: str, message: str) -> None:
+    run.cancel_unfinished(code.lower())
+    fail_job(run, ErrorDetail(code=code, message=message))
+
+
+def fail_job(run: Run, error: ErrorDetail) -> None:
+    """End the job as FAILED with its root cause."""
+    data = {"code": error.code, "message": error.message, "node_id": error.node_id}
+    detail = error.model_dump(mode="json", exclude_none=True)
+    run.move_job(JobStatus.FAILED, error=detail, warnings=_warnings(run), data=data)

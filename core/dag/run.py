@@ -1,0 +1,185 @@
+"""The working copy of one evaluation: the only place where statuses are written and events are made."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from core.dag.definition import Workflow
+from core.dag.nodes import TaskNode
+from core.dag.state import AttemptEnd, Decision, Dispatch, Disposition, Event, JobState
+from core.errors import ErrorDetail
+from core.handlers_catalog import HandlerSpec
+from core.models.engine import Attempt, Job, NodeState
+from core.statuses import (
+    ATTEMPT_FINAL,
+    ATTEMPT_TRANSITIONS,
+    JOB_FINAL,
+    JOB_TRANSITIONS,
+    NODE_FINAL,
+    NODE_TRANSITIONS,
+    AttemptState,
+    JobStatus,
+    NodeStatus,
+    check_transition,
+)
+
+_NODE_EVENTS: Mapping[NodeStatus, str] = {
+    NodeStatus.READY: "node_ready",
+    NodeStatus.WAITING: "node_retrying",
+    NodeStatus.DISPATCHED: "node_dispatched",
+    NodeStatus.COMPLETED: "node_completed",
+    NodeStatus.FAILED: "node_failed",
+    NodeStatus.SKIPPED: "node_skipped",
+    NodeStatus.CANCELLED: "node_cancelled",
+}
+_JOB_EVENTS: Mapping[JobStatus, str] = {
+    JobStatus.RUNNING: "job_started",
+    JobStatus.COMPLETED: "job_completed",
+    JobStatus.FAILED: "job_failed",
+    JobStatus.CANCELLED: "job_cancelled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A READY task whose params are rendered and valid, to be dispatched when nothing stops it."""
+
+    spec: HandlerSpec
+    params: dict[str, Any]
+
+
+class Run:
+    """State that one evaluation changes, and what it has decided so far."""
+
+    def __init__(self, workflow: Workflow, state: JobState, now: datetime, catalog: Mapping[str, HandlerSpec]) -> None:
+        self.workflow = workflow
+        self.state = state
+        self.now = now
+        self.catalog = catalog
+        self.job: Job = state.job
+        self.nodes: dict[str, NodeState] = dict(state.nodes)
+        self.prepared: dict[str, Prepared] = {}
+        self.dispatches: dict[str, Dispatch] = {}
+        self.redispatches: list[str] = []
+        self.attempts_ended: dict[str, AttemptEnd] = {}
+        self.dispositions: list[Disposition] = []
+        self.events: list[Event] = []
+
+    @property
+    def overdue(self) -> bool:
+        """True when the job's deadline has passed."""
+        return self.job.deadline_at is not None and self.job.deadline_at <= self.now
+
+    @property
+    def holding(self) -> bool:
+        """True when nothing new may be dispatched."""
+        return self.job.paused_at is not None or self.overdue
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Return the nodes that are not final, in the order of the graph."""
+        return tuple(node_id for node_id in self.workflow.graph.order if not self.is_final(node_id))
+
+    def is_final(self, node_id: str) -> bool:
+        """Return whether a node has ended for this run."""
+        return self.nodes[node_id].status in NODE_FINAL
+
+    def failed(self) -> Iterator[str]:
+        """Yield the failed nodes that fail the job, in the order of the graph."""
+        for node_id in self.all_failed():
+            if not self.workflow.nodes[node_id].best_effort:
+                yield node_id
+
+    def all_failed(self) -> Iterator[str]:
+        """Yield every failed node, in the order of the graph."""
+        for node_id in self.workflow.graph.order:
+            node = self.nodes.get(node_id)
+            if node is not None and node.status is NodeStatus.FAILED:
+                yield node_id
+
+    def tasks_in_flight(self) -> Iterator[tuple[str, TaskNode, NodeState]]:
+        """Yield the tasks that have an attempt out."""
+        for node_id, node in self.workflow.nodes.items():
+            state = self.nodes[node_id]
+            if isinstance(node, TaskNode) and state.status in {NodeStatus.DISPATCHED, NodeStatus.RUNNING}:
+                yield node_id, node, state
+
+    def attempt_of(self, node_id: str) -> Attempt | None:
+        """Return the newest attempt of a node, when it was loaded and is the one that the node knows."""
+        attempt = self.state.attempts.get(node_id)
+        return attempt if attempt is not None and attempt.task_id == self.nodes[node_id].task_id else None
+
+    def move(self, node_id: str, status: NodeStatus, event: str | None = None, /, **fields: Any) -> None:
+        """Write a node's status and fields, and the event of it; `fields["data"]` goes into the event."""
+        node = self.nodes[node_id]
+        check_transition(NODE_TRANSITIONS, node.status, status)
+        data = fields.pop("data", {})
+        fields["status"] = status
+        if status in NODE_FINAL:
+            fields |= {"completed_at": self.now, "waiting_for": None, "not_before": None}
+        self.nodes[node_id] = changed = node.model_copy(update=fields)
+        task_id = changed.task_id if node.status is not NodeStatus.PENDING else None
+        self.events.append(Event(event or _NODE_EVENTS[status], status.value, node_id, task_id, data))
+
+    def fail_node(self, node_id: str, error: ErrorDetail) -> None:
+        """End a node as FAILED with its error."""
+        detail = error.model_dump(mode="json", exclude_none=True)
+        data = {"code": error.code, "message": error.message}
+        self.move(node_id, NodeStatus.FAILED, data=data, error=detail)
+
+    def wait_for(self, node_id: str, kind: str, detail: Any = None) -> None:
+        """Note why a node does not go on; no event, nothing when it is noted already."""
+        reason = {"kind": kind, "detail": detail}
+        if self.nodes[node_id].waiting_for != reason:
+            self.nodes[node_id] = self.nodes[node_id].model_copy(update={"waiting_for": reason})
+
+    def move_job(self, status: JobStatus, **fields: Any) -> None:
+        """Write the job's status and fields, and the event of it."""
+        check_transition(JOB_TRANSITIONS, self.job.status, status)
+        data = fields.pop("data", {})
+        fields["status"] = status
+        if self.job.started_at is None:
+            fields["started_at"] = self.now
+        if status in JOB_FINAL:
+            fields |= {"completed_at": self.now, "wake_at": None}
+        self.job = self.job.model_copy(update=fields)
+        self.events.append(Event(_JOB_EVENTS[status], status.value, data=data))
+
+    def end_attempt(self, attempt: Attempt, state: AttemptState, reason: str) -> None:
+        """Expire or revoke an attempt, once."""
+        if attempt.task_id in self.attempts_ended or attempt.state in ATTEMPT_FINAL:
+            return
+        check_transition(ATTEMPT_TRANSITIONS, attempt.state, state)
+        self.attempts_ended[attempt.task_id] = AttemptEnd(attempt.task_id, state, reason)
+        event = Event(f"attempt_{state.value}", state.value, attempt.node_id, attempt.task_id, {"reason": reason})
+        self.events.append(event)
+
+    def cancel_node(self, node_id: str, reason: str) -> None:
+        """Cancel an unfinished node and revoke its attempt."""
+        attempt = self.attempt_of(node_id)
+        if attempt is not None:
+            self.end_attempt(attempt, AttemptState.REVOKED, reason)
+        self.prepared.pop(node_id, None)
+        self.move(node_id, NodeStatus.CANCELLED, data={"reason": reason})
+
+    def cancel_unfinished(self, reason: str) -> None:
+        """Cancel every node that has not ended, also those the workflow does not name."""
+        for node_id, node in tuple(self.nodes.items()):
+            if node.status not in NODE_FINAL:
+                self.cancel_node(node_id, reason)
+
+    def decision(self, wake_at: datetime | None) -> Decision:
+        """Return what changed."""
+        if self.job.wake_at != wake_at:
+            self.job = self.job.model_copy(update={"wake_at": wake_at})
+        before = self.state.nodes
+        return Decision(
+            job=self.job if self.job is not self.state.job else None,
+            nodes=tuple(node for node_id, node in self.nodes.items() if node is not before[node_id]),
+            dispatches=tuple(self.dispatches.values()),
+            redispatches=tuple(self.redispatches),
+            attempts_ended=tuple(self.attempts_ended.values()),
+            dispositions=tuple(self.dispositions),
+            events=tuple(self.events),
+            wake_at=wake_at,
+        )

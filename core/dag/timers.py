@@ -1,0 +1,115 @@
+"""Everything that happens because time passed: leases, timeouts, sending again; and when to look next."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from core.dag.failures import QUEUE_TIMEOUT, TASK_TIMEOUT, WORKER_LOST, engine_error, fail_attempt, release_attempt
+from core.dag.nodes import TaskNode
+from core.dag.retry import redispatch_after_seconds
+from core.dag.run import Run
+from core.models.engine import Attempt, NodeState
+from core.statuses import JOB_FINAL, AttemptState, NodeStatus
+
+RECHECK_SECONDS = 5.0
+"""How soon to look again at a lease that ran out while nobody could renew it."""
+
+
+def watch_attempts(run: Run) -> None:
+    """Act on the attempts that are out, after the inbox was consumed."""
+    for node_id, node, state in tuple(run.tasks_in_flight()):
+        attempt = run.attempt_of(node_id)
+        if attempt is None:
+            fail_attempt(run, node_id, engine_error(WORKER_LOST, "the attempt of this task is not there any more"))
+            continue
+        match attempt.state:
+            case AttemptState.LEASED:
+                _watch_leased(run, attempt)
+            case AttemptState.QUEUED:
+                _watch_queued(run, node, state, attempt)
+            case AttemptState.PARKED:
+                if not run.holding:
+                    run.redispatches.append(attempt.task_id)
+            case AttemptState.RELEASED | AttemptState.REVOKED:
+                release_attempt(run, node_id, attempt.reason or f"the attempt was {attempt.state}")
+            case AttemptState.EXPIRED:
+                fail_attempt(run, node_id, engine_error(WORKER_LOST, attempt.reason or "the attempt expired"))
+            case AttemptState.REPORTED:
+                pass  # its result is in the inbox of a later evaluation
+
+
+def _watch_leased(run: Run, attempt: Attempt) -> None:
+    """End an attempt that ran too long or whose worker went silent, whichever came first.
+
+    Neither counts while nobody could renew: a task that ended in an outage could not say so.
+    """
+    if not run.state.may_expire_leases:
+        return
+    runs_out, lease_ends = _run_ends(attempt), attempt.lease_expires_at
+    if runs_out is not None and runs_out <= run.now and (lease_ends is None or runs_out <= lease_ends):
+        _expire(run, attempt, TASK_TIMEOUT, f"ran longer than {attempt.timeout_seconds:g} seconds")
+    elif lease_ends is not None and lease_ends <= run.now:
+        _expire(run, attempt, WORKER_LOST, f"worker {attempt.worker_id} did not renew its lease")
+
+
+def _watch_queued(run: Run, node: TaskNode, state: NodeState, attempt: Attempt) -> None:
+    if run.holding:
+        return
+    gives_up = _queue_ends(run, node, state)
+    if gives_up is not None and gives_up <= run.now:
+        _expire(run, attempt, QUEUE_TIMEOUT, f"no worker took it from {attempt.queue} in time")
+    elif attempt.redispatch_at is not None and attempt.redispatch_at <= run.now:
+        run.redispatches.append(attempt.task_id)
+
+
+def _expire(run: Run, attempt: Attempt, code: str, message: str) -> None:
+    run.end_attempt(attempt, AttemptState.EXPIRED, code.lower())
+    fail_attempt(run, attempt.node_id, engine_error(code, message))
+
+
+def _run_ends(attempt: Attempt) -> datetime | None:
+    return attempt.leased_at + timedelta(seconds=attempt.timeout_seconds) if attempt.leased_at else None
+
+
+def _queue_ends(run: Run, node: TaskNode, state: NodeState) -> datetime | None:
+    """Return when a queued attempt is given up; sending it again does not start the time anew."""
+    seconds = node.queue_timeout_seconds or run.workflow.defaults.queue_timeout_seconds
+    return None if seconds is None or state.dispatched_at is None else state.dispatched_at + timedelta(seconds=seconds)
+
+
+def next_wake(run: Run) -> datetime | None:
+    """Return the job's next timer; None when only a result or a command can move it."""
+    return None if run.job.status in JOB_FINAL else min(_timers(run), default=None)
+
+
+def _timers(run: Run) -> Iterator[datetime]:
+    if run.job.deadline_at is not None:
+        yield run.job.deadline_at
+    for state in run.nodes.values():
+        if state.status is NodeStatus.WAITING and state.not_before is not None:
+            yield state.not_before
+    for node_id, node, state in run.tasks_in_flight():
+        yield from _attempt_timers(run, node_id, node, state)
+
+
+def _attempt_timers(run: Run, node_id: str, node: TaskNode, state: NodeState) -> Iterator[datetime]:
+    attempt = run.attempt_of(node_id)
+    if attempt is None or attempt.state is AttemptState.QUEUED:
+        if not run.holding:
+            yield _redispatch_at(run, attempt)
+            gives_up = _queue_ends(run, node, state)
+            if gives_up is not None:
+                yield gives_up
+    elif attempt.state is AttemptState.LEASED:
+        for timer in (_run_ends(attempt), attempt.lease_expires_at):
+            if timer is not None:
+                recheck = run.now + timedelta(seconds=RECHECK_SECONDS)
+                yield timer if run.state.may_expire_leases else max(timer, recheck)
+
+
+def _redispatch_at(run: Run, attempt: Attempt | None) -> datetime:
+    """Return when a queued attempt is sent again, for one that is sent now too."""
+    if attempt is None:
+        return run.now + timedelta(seconds=redispatch_after_seconds(1))
+    if attempt.task_id in run.redispatches or attempt.redispatch_at is None:
+        return run.now + timedelta(seconds=redispatch_after_seconds(attempt.dispatch_no + 1))
+    return attempt.redispatch_at
