@@ -1,6 +1,5 @@
 """Calls the orchestrators: any instance can answer any call, so the client moves on when one does not."""
 
-import logging
 import random
 import time
 from collections.abc import Sequence
@@ -40,14 +39,11 @@ class Refused(Exception):
 class CallbackClient:
     """One session over several base URLs (each up to `/api/v1/callbacks`)."""
 
-    def __init__(
-        self, base_urls: Sequence[str], service_key: str, logger: logging.Logger, timeout: float = 4.0
-    ) -> None:
+    def __init__(self, base_urls: Sequence[str], service_key: str, timeout_seconds: float = 4.0) -> None:
         self._urls = [url.rstrip("/") for url in base_urls]
         self._current = random.randrange(len(self._urls))  # noqa: S311 - spreads load, keeps no secret
-        self._logger = logger
         self._headers = {SERVICE_HEADER: service_key, "Content-Type": "application/json"}
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, 2.0))
+        self._timeout = aiohttp.ClientTimeout(total=timeout_seconds, sock_connect=min(timeout_seconds, 2.0))
         self._session: aiohttp.ClientSession | None = None
         self.last_answer_at: float | None = None
         """Monotonic time of the last answer of any orchestrator."""

@@ -102,18 +102,17 @@ class Consumer:
         return await self._receiver.receive(free, RECEIVE_SECONDS)
 
     async def _handle(self, deliveries: Sequence[Delivery]) -> None:
-        wanted = [want for delivery in deliveries if (want := await self._sort(delivery)) is not None]
-        if not wanted:
-            return
+        wanted: list[_Wanted] = []
         try:
-            answers = await self._claim(wanted)
-        except asyncio.CancelledError:
+            for delivery in deliveries:
+                if (want := await self._sort(delivery)) is not None:
+                    wanted.append(want)
+            answers = list(await self._claim(wanted)) if wanted else []
+            while wanted:
+                await self._act(wanted.pop(0), answers.pop(0) if answers else None)
+        finally:
             for want in wanted:
                 self._slots.give(want.spec.mode)
-            raise
-        by_task = {answer.task_id: answer for answer in answers}
-        for want in wanted:
-            await self._act(want, by_task.get(want.message.task_id))
 
     async def _sort(self, delivery: Delivery) -> _Wanted | None:
         """Take a slot for a delivery; what cannot be read is set aside, what does not fit is given back."""
@@ -159,7 +158,9 @@ class Consumer:
             self._logger.warning("message locks not renewed", extra={"reason": str(exc)})
 
     async def _act(self, want: _Wanted, answer: ClaimAnswer | None) -> None:
-        """Do what the answer to a claim says."""
+        """Do what the answer to a claim says; from here on the slot is the task's, or given back."""
+        if answer is not None and answer.task_id != want.message.task_id:
+            answer = None
         outcome = answer.outcome if answer is not None else ClaimOutcome.NO_FIT
         if answer is not None and outcome is ClaimOutcome.GRANTED:
             self._settler.complete(want.delivery)

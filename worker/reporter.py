@@ -8,6 +8,7 @@ fsync would cost several milliseconds for every task of a few microseconds.
 import asyncio
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -43,7 +44,8 @@ class ResultStore:
 
     def set_aside(self, task_id: str) -> None:
         """Move a result that no orchestrator reads out of the way, for a person to look at."""
-        os.rename(self._path(task_id), self._refused / f"{file_name(task_id)}.json")
+        with suppress(FileNotFoundError):
+            os.rename(self._path(task_id), self._refused / f"{file_name(task_id)}.json")
 
     def leftovers(self, logger: logging.Logger) -> list[TaskResult]:
         """Return what an earlier life of this worker did not get answered."""
@@ -81,8 +83,11 @@ class Reporter:
         return len(self._pending)
 
     def add(self, result: TaskResult) -> None:
-        """Store a result and send it soon."""
-        self._store.write(result)
+        """Store a result and send it soon; on a full disk it is only in memory, which is still better than lost."""
+        try:
+            self._store.write(result)
+        except OSError:
+            self._logger.exception("result not stored", extra={"task_id": result.task_id})
         self._enqueue(result)
 
     def beats(self) -> tuple[Beat, ...]:

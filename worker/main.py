@@ -1,0 +1,80 @@
+"""Composition root of a worker: `python -m worker.main`."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+import uvloop
+from psycopg import AsyncConnection
+
+from core.errors import GeodagError
+from core.handlers_catalog import CATALOG
+from handlers.registry import IMPLEMENTATIONS
+from messaging.postgres import PostgresTaskReceiver
+from repositories.blobs_folder import FolderBlobRepository
+from repositories.database import async_pool, listen
+from repositories.logs import setup_logging
+from worker.app import Outside, Worker
+from worker.settings import WorkerSettings
+from worker.state_dir import FolderTaken
+from worker.transactions import fenced
+
+_EXIT_SECONDS = 5.0
+_BAD_SETTINGS = 78
+
+
+async def serve(settings: WorkerSettings) -> None:
+    """Run a worker until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _leave, loop, stop)
+    name = f"geodag-worker-{settings.worker_type}"
+    async with async_pool(settings.conninfo(), name=name, min_size=0, max_size=4) as pool:
+
+        async def connect() -> AsyncConnection:
+            return await listen(settings.conninfo(), name=f"{name}-queue")
+
+        async def connect_to_listen() -> AsyncConnection:
+            return await listen(settings.listen_conninfo(), name=f"{name}-listener")
+
+        receiver = PostgresTaskReceiver(
+            connect, connect_to_listen, queue=settings.worker_queue, consumer_id=os.urandom(8).hex()
+        )
+        outside = Outside(
+            receiver=receiver,
+            blobs=FolderBlobRepository(settings.blob_root),
+            open_transaction=fenced(pool),
+            catalog=CATALOG,
+            implementations=IMPLEMENTATIONS,
+            listens=lambda: receiver.hears,
+        )
+        await Worker(settings, outside, logging.getLogger("worker")).run(stop)
+
+
+def _leave(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Begin to drain; when that takes longer than it may, end anyway: leases and locks run out by themselves."""
+    if not stop.is_set():
+        stop.set()
+        loop.call_later(_EXIT_SECONDS, os._exit, 1)
+
+
+def main() -> None:
+    """Read the settings and serve."""
+    try:
+        settings = WorkerSettings.load()
+    except GeodagError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(_BAD_SETTINGS) from None
+    setup_logging(settings.log_level, settings.log_format, f"worker-{settings.worker_type}")
+    try:
+        uvloop.run(serve(settings))
+    except FolderTaken as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(_BAD_SETTINGS) from None
+
+
+if __name__ == "__main__":
+    main()
