@@ -103,7 +103,7 @@ def relations(database: Database) -> list[tuple[str, str, str]]:
         ).fetchall()
 
 
-def may(conn: "psycopg.Connection[tuple[object, ...]]", statement: sql.Composable) -> bool:
+def may(conn: "psycopg.Connection[tuple[object, ...]]", statement: sql.SQL | sql.Composed) -> bool:
     """Return whether the statement passes the permission check; what else is wrong with it does not matter."""
     try:
         with conn.transaction(force_rollback=True):
@@ -115,7 +115,7 @@ def may(conn: "psycopg.Connection[tuple[object, ...]]", statement: sql.Composabl
     return True
 
 
-def attempts(schema: str, name: str, column: str) -> dict[str, sql.Composable]:
+def attempts(schema: str, name: str, column: str) -> dict[str, sql.SQL | sql.Composed]:
     """Return one harmless statement per privilege."""
     table, first = sql.Identifier(schema, name), sql.Identifier(column)
     return {
