@@ -1,0 +1,169 @@
+"""500 mixed jobs while orchestrators and workers are killed and stopped: nothing is lost, nothing is done twice."""
+
+import random
+import signal
+import threading
+import time
+import urllib.error
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.acceptance.conftest import THRESHOLD_SECONDS
+from tests.acceptance.platform import Platform
+from tests.support.waiting import wait_until
+
+JOBS = 500
+SUBMITTERS = 8
+CALL_TIMEOUT_SECONDS = 5.0
+TAKEOVER_SECONDS = THRESHOLD_SECONDS + 2.0
+STOPPED_SECONDS = THRESHOLD_SECONDS + 2.5
+Json = dict[str, Any]
+
+
+def kinds(number: int) -> tuple[str, Json]:
+    """Return workflow and inputs of one of the mixed jobs."""
+    if number % 5 == 0:
+        return "sleep_test", {"seconds": 1.0 + number % 4}
+    if number % 5 in {1, 2}:
+        return "retry_test", {"failure_rate": 0.2, "message": f"m{number}"}
+    return "echo_test", {"message": f"m{number}"}
+
+
+@dataclass
+class Load:
+    """Submits the jobs from several threads; a submit without an answer is sent again, as a client would."""
+
+    platform: Platform
+    answered: list[str] = field(default_factory=list)
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def submit(self, number: int) -> None:
+        """Create one job, however often it takes."""
+        workflow_id, inputs = kinds(number)
+
+        def created() -> str | None:
+            try:
+                return self.platform.create_job(workflow_id, inputs, CALL_TIMEOUT_SECONDS)
+            except (urllib.error.URLError, OSError, AssertionError):
+                return None
+
+        self.answered.append(wait_until(created, f"job {number} accepted", 60, every=0.2) or "")
+
+    def run(self) -> None:
+        """Create every job."""
+        with ThreadPoolExecutor(SUBMITTERS) as pool:
+            list(pool.map(self.submit, range(JOBS)))
+        self.done.set()
+
+
+@dataclass(frozen=True)
+class Owner:
+    """An orchestrator's part with the owner id of its present boot."""
+
+    part: str
+    owner_id: str
+
+
+def owner_of(platform: Platform, part: str) -> Owner:
+    """Return which owner a part is now."""
+    pid = platform.stack.pid(part)
+    query = "SELECT owner_id FROM dagapp.dag_orchestrators WHERE pid = %s ORDER BY started_at DESC LIMIT 1"
+    return Owner(part, platform.rows(query, pid)[0]["owner_id"])
+
+
+def jobs_of(platform: Platform, owner: Owner) -> int:
+    """Return how many unfinished jobs an owner has."""
+    query = "SELECT count(*) FROM dagapp.dag_jobs WHERE owner_id = %s AND status IN ('PENDING', 'RUNNING')"
+    return int(platform.value(query, owner.owner_id))
+
+
+def wait_for_takeover(platform: Platform, owner: Owner) -> float:
+    """Return how long a silent owner kept its jobs."""
+    began = time.monotonic()
+    wait_until(lambda: jobs_of(platform, owner) == 0, f"{owner.part} taken over", TAKEOVER_SECONDS, every=0.1)
+    return time.monotonic() - began
+
+
+def busy_owner(platform: Platform, parts: list[str]) -> Owner:
+    """Return one of the orchestrators once it owns jobs that are not finished."""
+
+    def found() -> Owner | None:
+        owners = [owner_of(platform, part) for part in parts]
+        return next((owner for owner in owners if jobs_of(platform, owner) > 0), None)
+
+    return wait_until(found, "an orchestrator with jobs", 30) or Owner("", "")
+
+
+def test_five_hundred_jobs_survive_kills_and_stops(platform: Platform) -> None:
+    chance = random.Random(20)
+    before = platform.value("SELECT coalesce(max(event_id), 0) FROM dagapp.dag_job_events")
+    orchestrators = list(platform.stack.shape.orchestrator_names)
+    workers = [name for name in platform.stack.shape.worker_names if "light" in name]
+    for name in orchestrators:
+        wait_until(lambda name=name: platform.stack.is_ready(name), f"{name} ready", 30)  # type: ignore[misc]
+    load = Load(platform)
+    submitting = threading.Thread(target=load.run)
+    submitting.start()
+
+    chance.shuffle(orchestrators)
+    killed = busy_owner(platform, orchestrators)
+    platform.stack.kill(killed.part)
+    platform.stack.kill(chance.choice(workers))
+    wait_for_takeover(platform, killed)
+    platform.stack.wait_ready(60)
+
+    stopped = busy_owner(platform, [name for name in orchestrators if name != killed.part])
+    frozen = chance.choice(workers)
+    for name in (stopped.part, frozen):
+        platform.stack.kill(name, signal.SIGSTOP)
+    until = time.monotonic() + STOPPED_SECONDS
+    try:
+        wait_for_takeover(platform, stopped)
+        wait_until(lambda: time.monotonic() > until, "the stop to last beyond the threshold", STOPPED_SECONDS + 1)
+    finally:
+        for name in (stopped.part, frozen):
+            platform.stack.kill(name, signal.SIGCONT)
+
+    wait_until(load.done.is_set, "every job accepted", 120)
+    submitting.join()
+    check_all_ended(platform, load, before)
+    check_applied_once(platform, before)
+
+
+def check_all_ended(platform: Platform, load: Load, before: int) -> None:
+    """Check that every job, also one whose submit got no answer, came to its end, and those that must did complete."""
+    mine = "job_id IN (SELECT job_id FROM dagapp.dag_job_events WHERE event_id > %s)"
+    unfinished = f"SELECT count(*) FROM dagapp.dag_jobs WHERE status IN ('PENDING', 'RUNNING') AND {mine}"
+    wait_until(lambda: platform.value(unfinished, before) == 0, "every job ended", 120, every=0.5)
+    jobs = platform.rows(f"SELECT job_id, workflow_id, status, error FROM dagapp.dag_jobs WHERE {mine}", before)
+    assert set(load.answered) <= {job["job_id"] for job in jobs}
+    assert len(set(load.answered)) == JOBS
+    failed = [job for job in jobs if job["status"] != "COMPLETED"]
+    assert not [job for job in failed if job["workflow_id"] != "retry_test"], failed[:3]
+    assert len(failed) <= 3, failed
+    assert platform.value("SELECT count(*) FROM dagqueue.messages") == 0
+
+
+def check_applied_once(platform: Platform, before: int) -> None:
+    """Compare the event log with what the handlers wrote outside the platform."""
+    events = platform.rows(
+        "SELECT event_type, job_id, node_id, task_id FROM dagapp.dag_job_events WHERE event_id > %s", before
+    )
+    lines = [line.split(" ", 1) for line in platform.journal.read_text().splitlines()]
+    started = Counter(task for task, what in lines if what == "started")
+    finished = {task for task, what in lines if what == "finished"}
+    again = {task: times for task, times in started.items() if times > 1}
+    assert not again, f"handlers ran twice for one attempt: {again}"
+
+    applied = Counter(
+        event["task_id"] for event in events if event["event_type"] in {"node_completed", "node_retrying"}
+    )
+    applied.pop(None, None)
+    assert applied
+    assert not {task: times for task, times in applied.items() if times > 1}
+    completed = [event for event in events if event["event_type"] == "node_completed" and event["task_id"]]
+    assert {event["task_id"] for event in completed} <= finished
+    nodes = Counter((event["job_id"], event["node_id"]) for event in completed)
+    assert max(nodes.values()) == 1
