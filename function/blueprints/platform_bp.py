@@ -1,0 +1,124 @@
+"""/api/platform/*: what B2B applications call. Mutations are proxied, the status is read from a view."""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import azure.functions as func
+
+from core import b2b
+from core.errors import NotFound, ParameterInvalid
+from core.identity import Caller
+from core.models.business import RequestState
+from core.status_view import RequestFacts, may_see_request, status_view
+from function.gateway import Gateway, add, segment
+from function.polling import poll_until
+
+MAX_WAIT_SECONDS: Final = 60.0
+_FINAL: Final = frozenset({RequestState.COMPLETED, RequestState.FAILED, RequestState.CANCELLED})
+_ADDRESS: Final = frozenset(b2b.VersionAddress.model_fields)
+
+
+def build(gateway: Gateway) -> func.Blueprint:
+    """Return the blueprint."""
+    blueprint = func.Blueprint()
+    endpoints = PlatformEndpoints(gateway)
+    add(blueprint, "platform_submit", "api/platform/submit", ["POST"], endpoints.submit)
+    add(blueprint, "platform_validate", "api/platform/validate", ["POST"], endpoints.validate)
+    add(blueprint, "platform_uploads", "api/platform/uploads", ["POST"], endpoints.uploads)
+    add(blueprint, "platform_status", "api/platform/status/{request_id}", ["GET"], endpoints.status)
+    add(blueprint, "platform_approve", "api/platform/approve", ["POST"], endpoints.approve)
+    add(blueprint, "platform_reject", "api/platform/reject", ["POST"], endpoints.reject)
+    return blueprint
+
+
+class PlatformEndpoints:
+    """The endpoints of one gateway."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def submit(self, req: func.HttpRequest) -> func.HttpResponse:
+        """Proxy a submit."""
+        self._gateway.auth.caller(req.headers)
+        return await self._gateway.proxy(req, "/api/v1/submit")
+
+    async def validate(self, req: func.HttpRequest) -> func.HttpResponse:
+        """Proxy a validation."""
+        self._gateway.auth.caller(req.headers)
+        return await self._gateway.proxy(req, "/api/v1/validate")
+
+    async def uploads(self, req: func.HttpRequest) -> func.HttpResponse:
+        """Proxy the wish for an upload address."""
+        self._gateway.auth.caller(req.headers)
+        return await self._gateway.proxy(req, "/api/v1/uploads")
+
+    async def approve(self, req: func.HttpRequest) -> func.HttpResponse:
+        """Proxy an approval whose version stands in the body."""
+        return await self._decide(req, "approve")
+
+    async def reject(self, req: func.HttpRequest) -> func.HttpResponse:
+        """Proxy a rejection whose version stands in the body."""
+        return await self._decide(req, "reject")
+
+    async def _decide(self, req: func.HttpRequest, decision: str) -> func.HttpResponse:
+        self._gateway.auth.caller(req.headers)
+        body = b2b.parse_body(req.get_body())
+        where = b2b.parse(b2b.VersionAddress, {k: v for k, v in body.items() if k in _ADDRESS})
+        rest = {k: v for k, v in body.items() if k not in _ADDRESS}
+        path = f"/api/v1/assets/{where.asset_id}/versions/{where.version_ordinal}/{decision}"
+        return await self._gateway.proxy(req, path, body=json.dumps(rest).encode())
+
+    async def status(self, req: func.HttpRequest) -> func.HttpResponse:
+        """Answer with a request's status; `?wait=` holds the answer until it changes or is final.
+
+        What a change is measured against is If-None-Match, or else the state at the start.
+        """
+        caller = self._gateway.auth.caller(req.headers)
+        request_id = req.route_params["request_id"]
+        wait = wait_seconds(req.params)
+        known = req.headers.get("If-None-Match")
+        first = await self._status(caller, request_id)
+        baseline = known or _etag(first[1])
+
+        async def changed() -> tuple[RequestFacts, bytes] | None:
+            found = await self._status(caller, request_id)
+            return found if found[0].state in _FINAL or _etag(found[1]) != baseline else None
+
+        if wait > 0 and first[0].state not in _FINAL and _etag(first[1]) == baseline:
+            first = await poll_until(changed, time.monotonic() + wait) or first
+        return _answer(first[1], known)
+
+    async def _status(self, caller: Caller, request_id: str) -> tuple[RequestFacts, bytes]:
+        facts = await self._gateway.queries.request(request_id)
+        if facts is None or not may_see_request(caller, facts.platform_id):
+            raise NotFound("there is no such request", field="request_id", value=segment(request_id)[:64])
+        view = status_view(facts, caller, self._gateway.urls)
+        return facts, view.model_dump_json().encode()
+
+
+def wait_seconds(params: Mapping[str, str]) -> float:
+    """Return how long `?wait=` asks to hold the answer.
+
+    Raises:
+        ParameterInvalid: it is no whole number of seconds from 0 to 60.
+    """
+    text = params.get("wait", "0")
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and int(text) <= MAX_WAIT_SECONDS):
+        raise ParameterInvalid(
+            f"wait is {text[:20]!r}; expected 0 to {MAX_WAIT_SECONDS:.0f} seconds", field="wait", value=text[:20]
+        )
+    return float(text)
+
+
+def _etag(body: bytes) -> str:
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+def _answer(body: bytes, known: str | None) -> func.HttpResponse:
+    headers = {"ETag": _etag(body), "Cache-Control": "private, no-store"}
+    if known == headers["ETag"]:
+        return func.HttpResponse(b"", status_code=304, headers=headers)
+    return func.HttpResponse(body, status_code=200, headers=headers, mimetype="application/json")

@@ -1,0 +1,119 @@
+"""The way to the orchestrators: forward a request with both credentials, pass the answer back as it is.
+
+A call moves on to the next address after a failed connect or a 503, which both mean that nothing happened; a
+connection that breaks later may have had an effect, so only safe methods and idempotent submits are sent again.
+Connections are not kept: one that the other side closed meanwhile would look exactly like a lost answer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+
+from core.errors import TransientError
+from core.identity import CALLER_HEADER, SERVICE_HEADER
+
+_FORWARDED: Final = (CALLER_HEADER, "Authorization", "Idempotency-Key", "Content-Type", "If-None-Match", "traceparent")
+_RETURNED: Final = ("Content-Type", "Location", "Retry-After", "ETag", "Cache-Control", "WWW-Authenticate")
+CONNECT_SECONDS: Final = 2.0
+TOTAL_SECONDS: Final = 150.0
+_SAFE: Final = frozenset({"GET", "HEAD"})
+
+
+class OrchestratorUnavailable(TransientError):
+    """No orchestrator answered; with a connection that broke late, whether it acted is not known."""
+
+    code = "ORCHESTRATOR_UNAVAILABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An orchestrator's answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class OrchestratorClient:
+    """Forwards requests; made once per process, used on one event loop."""
+
+    def __init__(self, base_urls: Sequence[str], service_key: str) -> None:
+        self._base_urls = tuple(base_urls)
+        self._service_key = service_key
+        self._preferred = 0
+        self._session: aiohttp.ClientSession | None = None
+
+    async def forward(
+        self, method: str, path: str, *, headers: Mapping[str, str], query: str = "", body: bytes = b""
+    ) -> Reply:
+        """Send a request to the first orchestrator that takes it.
+
+        Args:
+            method: HTTP method.
+            path: Already encoded, with a leading slash.
+            headers: The caller's; only credentials and what the contract names are passed on.
+            query: Already encoded, without the question mark.
+            body: Sent as it is.
+
+        Raises:
+            OrchestratorUnavailable: none took it, or a connection broke after the request was sent.
+        """
+        sent = self._headers(headers)
+        repeatable = method in _SAFE or "Idempotency-Key" in sent
+        last: Reply | None = None
+        for turn in range(len(self._base_urls)):
+            index = (self._preferred + turn) % len(self._base_urls)
+            url = f"{self._base_urls[index]}{path}{'?' if query else ''}{query}"
+            reply = await self._attempt(method, url, sent, body, repeatable)
+            if reply is not None and reply.status != 503:
+                self._preferred = index
+                return reply
+            last = reply or last
+        if last is not None:
+            return last
+        raise OrchestratorUnavailable("no orchestrator answers", remediation="Try again in some seconds.")
+
+    async def close(self) -> None:
+        """Close the session; the next call opens a new one."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _headers(self, caller: Mapping[str, str]) -> dict[str, str]:
+        lowered = {name.lower(): value for name, value in caller.items()}
+        passed = {name: lowered[name.lower()] for name in _FORWARDED if name.lower() in lowered}
+        return passed | {SERVICE_HEADER: self._service_key}
+
+    async def _attempt(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, repeatable: bool
+    ) -> Reply | None:
+        """Return the answer, or None when nothing was sent and the next address may be tried."""
+        try:
+            async with self._open().request(
+                method, url, headers=headers, data=body or None, allow_redirects=False
+            ) as response:
+                return Reply(response.status, _returned(response.headers), await response.read())
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            return None
+        except (TimeoutError, aiohttp.ClientError) as error:
+            if repeatable:
+                return None
+            raise OrchestratorUnavailable(
+                "the connection to the orchestrator broke; it may have acted",
+                remediation="Look at the state first, or repeat a submit with its Idempotency-Key.",
+            ) from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None or self._session.closed:
+            timeout = aiohttp.ClientTimeout(total=TOTAL_SECONDS, sock_connect=CONNECT_SECONDS)
+            connector = aiohttp.TCPConnector(force_close=True, limit=64)
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=timeout, skip_auto_headers=("Content-Type", "User-Agent")
+            )
+        return self._session
+
+
+def _returned(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: headers[name] for name in _RETURNED if name in headers}

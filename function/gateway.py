@@ -1,0 +1,92 @@
+"""What every function of the gateway needs, and the frame around each: caller, errors, logging."""
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode, urlsplit
+
+import azure.functions as func
+
+from core.errors import ErrorDetail, GeodagError
+from core.status_view import PublicUrls
+from function.auth import Authenticator
+from function.client import OrchestratorClient, Reply
+from function.errors import problem, problem_response
+from function.queries import GatewayQueries
+
+log = logging.getLogger(__name__)
+
+Endpoint = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The gateway's parts, built once in `function.app`."""
+
+    auth: Authenticator
+    orchestrator: OrchestratorClient
+    queries: GatewayQueries
+    urls: PublicUrls
+
+    async def close(self) -> None:
+        """Close connections; the local host calls it at its end, Azure just stops the process."""
+        await self.orchestrator.close()
+        await self.queries.close()
+
+    async def proxy(
+        self,
+        req: func.HttpRequest,
+        path: str,
+        *,
+        body: bytes | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> func.HttpResponse:
+        """Forward a request with both credentials and return the orchestrator's answer as it is."""
+        reply = await self.orchestrator.forward(
+            req.method,
+            path,
+            headers=req.headers,
+            query=urlencode(query or {}),
+            body=req.get_body() if body is None else body,
+        )
+        return response_of(reply)
+
+
+def response_of(reply: Reply) -> func.HttpResponse:
+    """Return an orchestrator's answer as the function's own."""
+    headers = {name: value for name, value in reply.headers.items() if name != "Content-Type"}
+    kind = reply.headers.get("Content-Type", "application/octet-stream")
+    return func.HttpResponse(
+        reply.body, status_code=reply.status, headers=headers, mimetype=kind.partition(";")[0].strip()
+    )
+
+
+def segment(value: str) -> str:
+    """Return a value as one segment of a path: nothing in it can leave its place."""
+    return quote(value, safe="")
+
+
+def add(blueprint: func.Blueprint, name: str, route: str, methods: Sequence[str], endpoint: Endpoint) -> None:
+    """Register an endpoint under its whole path; our own credentials guard it, not the host's keys."""
+    framed = _framed(name, endpoint)
+    triggered = blueprint.route(route=route, methods=list(methods), auth_level=func.AuthLevel.ANONYMOUS)(framed)
+    blueprint.function_name(name)(triggered)
+
+
+def _framed(name: str, endpoint: Endpoint) -> Endpoint:
+    async def main(req: func.HttpRequest) -> func.HttpResponse:
+        instance = urlsplit(req.url).path
+        try:
+            return await endpoint(req)
+        except GeodagError as error:
+            log.info("request refused", extra={"function": name, "code": error.detail.code})
+            return problem(error, instance)
+        except Exception:
+            error_id = uuid.uuid4().hex
+            log.exception("request failed", extra={"function": name, "error_id": error_id})
+            detail = ErrorDetail(code="INTERNAL", message="the gateway failed", error_id=error_id)
+            return problem_response(detail, instance)
+
+    main.__name__ = name
+    return main

@@ -1,0 +1,75 @@
+"""Read-only queries over the views of schema dagapi, as the role geodag_gateway."""
+
+from psycopg.rows import class_row
+
+from core.status_view import AssetRow, RequestFacts, VersionRow
+from repositories.database import AsyncPool, async_pool, transaction
+
+
+class GatewayQueries:
+    """Reads; the pool opens with the first one, on the event loop that serves it."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._pool: AsyncPool | None = None
+
+    async def request(self, request_id: str) -> RequestFacts | None:
+        """Return a request with the state of its version and asset."""
+        async with transaction(await self._open()) as conn, conn.cursor(row_factory=class_row(RequestFacts)) as cursor:
+            await cursor.execute(
+                """
+                SELECT request_id, platform_id, asset_id, version_ordinal, revision, state, progress, errors, warnings,
+                       processing_state, review, reason, clearance_state, exposure, latest_approved_version_ordinal,
+                       deleted, greatest(updated_at, version_updated_at, asset_updated_at) AS updated_at
+                FROM dagapi.requests
+                WHERE request_id = %s
+                """,
+                (request_id,),
+            )
+            return await cursor.fetchone()
+
+    async def asset(self, asset_id: str) -> tuple[AssetRow | None, list[VersionRow]]:
+        """Return a live asset and its live versions, oldest first, of one moment."""
+        async with transaction(await self._open()) as conn:
+            async with conn.cursor(row_factory=class_row(AssetRow)) as cursor:
+                await cursor.execute(
+                    """
+                    SELECT asset_id, platform_id, platform_refs, data_type, clearance_state, exposure,
+                           latest_approved_version_ordinal, created_at, updated_at
+                    FROM dagapi.assets
+                    WHERE asset_id = %s
+                    """,
+                    (asset_id,),
+                )
+                asset = await cursor.fetchone()
+            async with conn.cursor(row_factory=class_row(VersionRow)) as cursor:
+                await cursor.execute(
+                    """
+                    SELECT asset_id, platform_id, version_ordinal, version_label, revision, title, description, tags,
+                           access_level, approval_state, processing_state, rejection_reason, content_hash,
+                           blob_size_bytes, stac_item_id, stac_collection_id, report, findings, error, created_at,
+                           updated_at
+                    FROM dagapi.versions
+                    WHERE asset_id = %s
+                    ORDER BY version_ordinal
+                    """,
+                    (asset_id,),
+                )
+                return asset, await cursor.fetchall()
+
+    async def ping(self) -> None:
+        """Make one round trip to the views; raises `DatabaseUnavailable` when that fails."""
+        async with transaction(await self._open(), timeout_seconds=2.0) as conn:
+            await conn.execute("SELECT 1 FROM dagapi.platforms LIMIT 1")
+
+    async def close(self) -> None:
+        """Close the pool; the next query opens a new one."""
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+
+    async def _open(self) -> AsyncPool:
+        if self._pool is None:
+            self._pool = async_pool(self._dsn, name="geodag-gateway", min_size=1, max_size=8)
+            await self._pool.open(wait=False)
+        return self._pool
