@@ -1,0 +1,89 @@
+"""SQL: values are bound, never inside a literal; time comes from `dagapp.clock()` alone."""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from scripts.checks.tree import Finding, SourceFile
+
+_LOOKS_LIKE_SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|CREATE|ALTER|INTERVAL|VALUES)\b")
+_PLACEHOLDER = re.compile(r"%(s|b|t|\(\w+\)[sbt])")
+_OTHER_CLOCK = re.compile(
+    r"\b(now|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday)\s*\(\s*\)"
+    r"|\b(current_timestamp|localtimestamp|current_date|current_time)\b",
+    re.IGNORECASE,
+)
+_MAY_READ_ANOTHER_CLOCK = {
+    "repositories/migrate.py": "the ledger of migrations is there before dagapp.clock",
+    "bench/skeleton.py": "the skeleton without an engine has no dagapp",
+}
+_CLOCK_ITSELF = re.compile(r"CREATE (OR REPLACE )?FUNCTION dagapp\.clock\(\).*?\$\$;", re.DOTALL)
+_COMMENT = re.compile(r"--[^\n]*")
+
+
+def check(files: Iterable[SourceFile]) -> Iterator[Finding]:
+    """Yield what is wrong in SQL files and in SQL strings of Python modules."""
+    for file in files:
+        if file.name.endswith(".sql"):
+            yield from _check_text(file, 1, file.text, placeholders=False)
+        elif file.is_python:
+            for line, text in sql_strings(file.tree):
+                yield from _check_text(file, line, text, placeholders=True)
+
+
+def sql_strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of each string that looks like SQL; docstrings are prose. f-string fields become `{}`."""
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if id(node) in prose or id(node) in parts:
+            continue
+        text = _string(node)
+        if text is not None and _LOOKS_LIKE_SQL.search(text):
+            yield getattr(node, "lineno", 1), text
+
+
+def _string(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_string(part) or "{}" for part in node.values)
+    return None
+
+
+def _check_text(file: SourceFile, first_line: int, text: str, *, placeholders: bool) -> Iterator[Finding]:
+    text = _blanked(_COMMENT, text)
+    for literal in _literals(text) if placeholders else ():
+        if _PLACEHOLDER.search(literal.text):
+            message = f"a placeholder inside the SQL literal '{literal.text}'; bind the value, use make_interval(…)"
+            yield Finding(file.name, first_line + _line(text, literal.start), message)
+    if file.is_test or file.name in _MAY_READ_ANOTHER_CLOCK:
+        return
+    for found in _OTHER_CLOCK.finditer(_blanked(_CLOCK_ITSELF, text)):
+        message = f"{found.group()} in SQL; the one clock is dagapp.clock()"
+        yield Finding(file.name, first_line + _line(text, found.start()), message)
+
+
+class _Literal:
+    """A single-quoted SQL literal and where it starts."""
+
+    def __init__(self, start: int, text: str) -> None:
+        self.start = start
+        self.text = text
+
+
+def _literals(text: str) -> Iterator[_Literal]:
+    position = 0
+    for number, piece in enumerate(text.split("'")):
+        if number % 2:
+            yield _Literal(position, piece)
+        position += len(piece) + 1
+
+
+def _blanked(pattern: re.Pattern[str], text: str) -> str:
+    """Return the text with matches replaced by blanks, so that lines keep their numbers."""
+    return pattern.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position)
