@@ -30,6 +30,9 @@ RECONNECT_TIMEOUT_SECONDS: Final = 3.0
 CHECKOUT_TIMEOUT_SECONDS: Final = 10.0
 
 _TRY_AGAIN: Final = (
+    PoolTimeout,
+    PoolClosed,
+    TooManyRequests,
     errors.LockNotAvailable,
     errors.QueryCanceled,
     errors.DeadlockDetected,
@@ -38,7 +41,7 @@ _TRY_AGAIN: Final = (
     errors.ReadOnlySqlTransaction,
     errors.IdleInTransactionSessionTimeout,
 )
-"""Server errors that say nothing against the statement."""
+"""Errors of pool and server that say nothing against the statement."""
 _CLASSES: Final = frozenset({"08", "53", "57"})
 """Lost connection, insufficient resources, operator intervention (shutdown, starting up)."""
 
@@ -109,7 +112,7 @@ def translated() -> Iterator[None]:
     """Turn what may go away by itself into `DatabaseUnavailable`; every other error passes as it is."""
     try:
         yield
-    except (psycopg.Error, PoolTimeout, PoolClosed, TooManyRequests) as error:
+    except psycopg.Error as error:
         if not is_unavailable(error):
             raise
         raise DatabaseUnavailable(f"the database is not available: {type(error).__name__}") from error
@@ -117,7 +120,7 @@ def translated() -> Iterator[None]:
 
 def is_unavailable(error: BaseException) -> bool:
     """Return whether trying again later can help, as after a restart, a lost connection or a lock timeout."""
-    if isinstance(error, PoolTimeout | PoolClosed | TooManyRequests | _TRY_AGAIN):
+    if isinstance(error, _TRY_AGAIN):
         return True
     if not isinstance(error, psycopg.OperationalError):
         return False
