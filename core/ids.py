@@ -19,6 +19,15 @@ def task_id(job_id: str, node_id: str, attempt: int) -> TaskId:
     return TaskId(f"{job_id}_{node_id}_{attempt}")
 
 
+def split_task_id(task: str) -> tuple[JobId, NodeId, int] | None:
+    """Return job, node and attempt of a task id, or None when it is not one of ours; job ids have no underscore."""
+    job, _, rest = task.partition("_")
+    node, _, attempt = rest.rpartition("_")
+    if not job or not node or not (attempt.isascii() and attempt.isdecimal()):
+        return None
+    return JobId(job), NodeId(node), int(attempt)
+
+
 def message_id(task: str, dispatch_no: int) -> str:
     """Return the broker message id of one dispatch of one attempt (at most 128 characters)."""
     return f"{task}.{dispatch_no}"

@@ -32,8 +32,8 @@ class JobRepository:
             """
             INSERT INTO dagapp.dag_jobs
                 (job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
-                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id, submitted_by,
-                 outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at, completed_at)
+                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
+                 submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at, completed_at)
             SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                 submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,

@@ -1,0 +1,81 @@
+"""Advances jobs: lock, read, evaluate, write, in the caller's transaction (architecture §3.2 and §3.4).
+
+The first statement locks the jobs, never waiting; everything that is decided comes from what is read after that lock.
+A caller that holds no job (SKIP LOCKED passed over it) has to leave it to whoever does.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from core.models.engine import Job
+from core.ports import TaskQueue
+from repositories.jobs import DueJob
+from services.definitions import Definitions
+from services.evaluation import Step, evaluate
+from services.loading import Locked, lock_jobs
+from services.work import Connection
+from services.writing import DecisionWriter, OnJobEnded
+
+MayExpire = Callable[[], bool]
+"""Asked after the locks were taken: a process that was stopped in between must not believe an older answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Under whose name, and under which epochs, the loop found its jobs."""
+
+    owner_id: str
+    epochs: Mapping[str, int]
+
+    @classmethod
+    def of(cls, owner_id: str, due: Iterable[DueJob]) -> "Ownership":
+        """Return the ownership under which jobs were found due."""
+        return cls(owner_id, {job.job_id: job.owner_epoch for job in due})
+
+    def holds(self, job: Job) -> bool:
+        """Return whether a locked job still belongs to the owner under the same epoch."""
+        return job.owner_id == self.owner_id and job.owner_epoch == self.epochs[job.job_id]
+
+
+class AdvanceService:
+    """The advance transaction, for the loop, for commands and for callbacks."""
+
+    def __init__(
+        self,
+        queue: TaskQueue,
+        definitions: Definitions,
+        *,
+        on_job_ended: OnJobEnded,
+        may_expire_leases: MayExpire = lambda: True,
+    ) -> None:
+        self._definitions = definitions
+        self._may_expire_leases = may_expire_leases
+        self.writer = DecisionWriter(queue, on_job_ended)
+
+    async def advance(
+        self, conn: Connection, job_ids: Iterable[str], ownership: Ownership | None = None
+    ) -> Sequence[Step]:
+        """Advance those of the jobs that nobody else holds, the loop's only while they are still its own.
+
+        Raises:
+            StaleWrite: The database is not as the locks promise; roll back.
+        """
+        locked = await lock_jobs(conn, job_ids)
+        mine = [job_id for job_id, job in locked.jobs.items() if ownership is None or ownership.holds(job)]
+        return await self.advance_locked(conn, locked, mine)
+
+    async def advance_locked(self, conn: Connection, locked: Locked, job_ids: Iterable[str]) -> Sequence[Step]:
+        """Evaluate and write jobs that this transaction has locked and read."""
+        steps = await self.evaluate_locked(conn, locked, job_ids)
+        await self.writer.update(conn, steps, locked.now)
+        return steps
+
+    async def evaluate_locked(self, conn: Connection, locked: Locked, job_ids: Iterable[str]) -> Sequence[Step]:
+        """Decide about locked jobs without writing anything."""
+        jobs = [locked.jobs[job_id] for job_id in job_ids]
+        await self._definitions.fetch(conn, (job.definition_hash for job in jobs))
+        may_expire = self._may_expire_leases()
+        return [
+            evaluate(self._definitions.get(job.definition_hash), locked.state(job.job_id, may_expire), locked.now)
+            for job in jobs
+        ]

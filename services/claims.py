@@ -1,0 +1,247 @@
+"""Claims, heartbeats and leases: attempt transactions, which never touch a job's row (architecture §3.5 and §3.7)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hmac import compare_digest
+from typing import Any, assert_never
+
+from core.handlers_catalog import CATALOG
+from core.ids import split_task_id
+from core.models.engine import Attempt, Checkpoint
+from core.statuses import AttemptState
+from core.wire import (
+    Beat,
+    Capacity,
+    Claim,
+    ClaimAnswer,
+    ClaimOutcome,
+    ClaimRequest,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Revocation,
+)
+from repositories.attempts import AttemptRepository
+from repositories.checkpoints import CheckpointRepository
+from repositories.database import AsyncPool
+from repositories.events import EventRepository, NewEvent
+from repositories.jobs import JobRepository
+from repositories.nodes import NodeRepository
+from repositories.notifications import clock
+from repositories.workers import WorkerRepository
+from services.checkpoints import checkpoint_rows, is_storable, save_checkpoints
+from services.work import Connection, pipelined
+from services.writing import token_hash
+
+REFUSALS: Mapping[AttemptState, ClaimOutcome] = {
+    AttemptState.PARKED: ClaimOutcome.PAUSED,
+    AttemptState.LEASED: ClaimOutcome.LEASED,
+    AttemptState.REPORTED: ClaimOutcome.FINISHED,
+    AttemptState.RELEASED: ClaimOutcome.SUPERSEDED,
+    AttemptState.EXPIRED: ClaimOutcome.SUPERSEDED,
+    AttemptState.REVOKED: ClaimOutcome.CANCELLED,
+}
+"""Answers to a claim on an attempt that waits for nobody."""
+
+
+@dataclass(slots=True)
+class Free:
+    """What is left of a worker's capacity while its claims are answered one after the other."""
+
+    slots: int
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, capacity: Capacity, draining: bool) -> "Free":
+        """Return what a worker offers; one that drains offers nothing."""
+        return cls(0 if draining else capacity.slots, capacity.memory_bytes)
+
+    def take(self, attempt: Attempt) -> str | None:
+        """Reserve room for one task, or return what is missing; memory 0 means that the worker does not say."""
+        spec = CATALOG.get(attempt.handler)
+        needed = spec.memory_bytes if spec else 0
+        if self.slots < 1:
+            return "no free slot"
+        if self.memory_bytes and needed > self.memory_bytes:
+            return f"needs {needed} bytes of memory, {self.memory_bytes} are free"
+        self.slots -= 1
+        self.memory_bytes = max(self.memory_bytes - needed, 1) if self.memory_bytes else 0
+        return None
+
+
+class ClaimService:
+    """The callbacks that take and keep leases."""
+
+    def __init__(self, pool: AsyncPool, lease_seconds: float) -> None:
+        self._pool = pool
+        self._lease_seconds = lease_seconds
+
+    async def claim(self, request: ClaimRequest) -> list[ClaimAnswer]:
+        """Answer claims in their order; the same claim id gets the same answer again."""
+        tasks = [parts for claim in request.claims if (parts := split_task_id(claim.task_id))]
+        job_ids, node_ids = sorted({job for job, _, _ in tasks}), sorted({node for _, node, _ in tasks})
+        async with pipelined(self._pool) as conn:
+            attempts = await AttemptRepository(conn).lock([claim.task_id for claim in request.claims])
+            paused = await JobRepository(conn).paused_among(job_ids, request.worker.queue)
+            checkpoints = await CheckpointRepository(conn).of_nodes(job_ids, node_ids)
+            found = {attempt.task_id: attempt for attempt in await attempts.rows()}
+            room = _Room(
+                Free.of(request.free, request.worker.state == "draining"),
+                frozenset(await paused.rows()),
+                {(one.job_id, one.node_id): one for one in await checkpoints.rows()},
+            )
+            answers, granted, parked = self._answer(request, found, room)
+            await self._write(conn, request, found, granted, parked)
+        return answers
+
+    def _answer(
+        self, request: ClaimRequest, found: Mapping[str, Attempt], room: "_Room"
+    ) -> tuple[list[ClaimAnswer], dict[str, str], list[str]]:
+        """Return answers, granted claims (task id to claim id), and tasks to park."""
+        answers: list[ClaimAnswer] = []
+        granted: dict[str, str] = {}
+        parked: list[str] = []
+        for claim in request.claims:
+            attempt = found.get(claim.task_id)
+            outcome, reason = _verdict(claim, attempt, room, granted)
+            if outcome is ClaimOutcome.GRANTED and attempt is not None:
+                if attempt.state is AttemptState.QUEUED:
+                    granted[claim.task_id] = claim.claim_id
+                answers.append(self._grant(attempt, room.checkpoint(attempt)))
+                continue
+            if outcome is ClaimOutcome.PAUSED and attempt is not None and attempt.state is AttemptState.QUEUED:
+                parked.append(claim.task_id)
+            answers.append(ClaimAnswer(task_id=claim.task_id, outcome=outcome, reason=reason))
+        return answers, granted, parked
+
+    def _grant(self, attempt: Attempt, checkpoint: Checkpoint | None) -> ClaimAnswer:
+        return ClaimAnswer(
+            task_id=attempt.task_id,
+            outcome=ClaimOutcome.GRANTED,
+            lease_seconds=self._lease_seconds,
+            handler=attempt.handler,
+            params_digest=attempt.params_digest,
+            checkpoint=None if checkpoint is None else {"phase": checkpoint.phase, "state": checkpoint.state},
+        )
+
+    async def _write(
+        self,
+        conn: Connection,
+        request: ClaimRequest,
+        found: Mapping[str, Attempt],
+        granted: Mapping[str, str],
+        parked: Sequence[str],
+    ) -> None:
+        attempts = AttemptRepository(conn)
+        if parked:
+            await attempts.park(parked)
+        if not granted:
+            return
+        started = [found[task_id] for task_id in granted]
+        await attempts.lease(granted, request.worker.worker_id, self._lease_seconds)
+        await NodeRepository(conn).start(started)
+        await EventRepository(conn).append([_started(attempt, request.worker.worker_id) for attempt in started])
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Renew the leases of a worker, store progress and checkpoints, and say what it must stop."""
+        async with pipelined(self._pool) as conn:
+            attempts = await AttemptRepository(conn).lock([beat.task_id for beat in request.beats])
+            pending = await clock(conn)
+            found = {attempt.task_id: attempt for attempt in await attempts.rows()}
+            now = (await pending.rows())[0]
+            alive: list[Beat] = []
+            revoked: list[Revocation] = []
+            for beat in request.beats:
+                reason = _why_stop(beat, found.get(beat.task_id))
+                if reason is None:
+                    alive.append(beat)
+                else:
+                    revoked.append(Revocation(task_id=beat.task_id, reason=reason))
+            saved = [(found[beat.task_id], beat.checkpoint) for beat in alive if beat.checkpoint]
+            await self._keep(conn, request, alive)
+            await save_checkpoints(conn, checkpoint_rows(saved, now))
+        return HeartbeatResponse(lease_seconds=self._lease_seconds, revoked=tuple(revoked))
+
+    async def _keep(self, conn: Connection, request: HeartbeatRequest, alive: Sequence[Beat]) -> None:
+        if alive:
+            await AttemptRepository(conn).renew([_renewal(beat) for beat in alive], self._lease_seconds)
+        await WorkerRepository(conn).beat(request.worker, request.free.model_dump())
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What else decides about claims: capacity, pauses, and the checkpoints that attempts start from."""
+
+    free: Free
+    paused_jobs: frozenset[str]
+    checkpoints: Mapping[tuple[str, str], Checkpoint]
+
+    def checkpoint(self, attempt: Attempt) -> Checkpoint | None:
+        """Return the node's checkpoint when it was saved for equal params."""
+        found = self.checkpoints.get((attempt.job_id, attempt.node_id))
+        return found if found is not None and found.params_digest == attempt.params_digest else None
+
+
+def _verdict(
+    claim: Claim, attempt: Attempt | None, room: _Room, granted: Mapping[str, str]
+) -> tuple[ClaimOutcome, str | None]:
+    """Return the answer to one claim; only GRANTED and PAUSED of a queued attempt change anything."""
+    if attempt is None:
+        return ClaimOutcome.UNKNOWN, "no such task"
+    if claim.dispatch_no < attempt.dispatch_no:
+        return ClaimOutcome.SUPERSEDED, f"dispatch {attempt.dispatch_no} is the newest"
+    if not compare_digest(attempt.token_hash, token_hash(claim.token)):
+        return ClaimOutcome.UNKNOWN, "the token is not the task's"
+    match attempt.state:
+        case AttemptState.LEASED if attempt.claim_id == claim.claim_id:
+            return ClaimOutcome.GRANTED, None
+        case AttemptState.QUEUED:
+            return _verdict_on_queued(claim, attempt, room, granted)
+        case (
+            AttemptState.PARKED
+            | AttemptState.LEASED
+            | AttemptState.REPORTED
+            | AttemptState.RELEASED
+            | AttemptState.EXPIRED
+            | AttemptState.REVOKED
+        ):
+            return REFUSALS[attempt.state], attempt.reason
+        case _ as never:
+            assert_never(never)
+
+
+def _verdict_on_queued(
+    claim: Claim, attempt: Attempt, room: _Room, granted: Mapping[str, str]
+) -> tuple[ClaimOutcome, str | None]:
+    if claim.task_id in granted:
+        return ClaimOutcome.LEASED, "claimed twice in one call"
+    if attempt.job_id in room.paused_jobs:
+        return ClaimOutcome.PAUSED, "the job, its workflow or its queue is paused"
+    missing = room.free.take(attempt)
+    return (ClaimOutcome.GRANTED, None) if missing is None else (ClaimOutcome.NO_FIT, missing)
+
+
+def _why_stop(beat: Beat, attempt: Attempt | None) -> str | None:
+    """Return why a worker must stop a task, None while it holds the lease."""
+    if attempt is None:
+        return "no such task"
+    if not compare_digest(attempt.token_hash, token_hash(beat.token)):
+        return "the token is not the task's"
+    if attempt.state is AttemptState.LEASED:
+        return None
+    return f"the attempt is {attempt.state}" + (f": {attempt.reason}" if attempt.reason else "")
+
+
+def _renewal(beat: Beat) -> dict[str, Any]:
+    progress = beat.progress if is_storable(beat.progress, beat.task_id) else None
+    return {"task_id": beat.task_id, "progress": progress, "peak_rss_bytes": beat.peak_rss_bytes}
+
+
+def _started(attempt: Attempt, worker_id: str) -> NewEvent:
+    return NewEvent(
+        job_id=attempt.job_id,
+        node_id=attempt.node_id,
+        task_id=attempt.task_id,
+        event_type="node_started",
+        event_status="RUNNING",
+        event_data={"worker_id": worker_id, "attempt": attempt.attempt, "dispatch_no": attempt.dispatch_no},
+    )

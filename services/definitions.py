@@ -1,0 +1,43 @@
+"""Workflow definitions by content hash, read once per process: a hash never gets another content."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from core.dag.definition import Workflow
+from repositories.workflows import WorkflowRepository
+from services.work import Connection
+
+log = logging.getLogger(__name__)
+
+CAPACITY = 512
+
+
+class Definitions:
+    """A bounded memory of compiled workflows."""
+
+    def __init__(self, known: Iterable[Workflow] = ()) -> None:
+        self._by_hash: OrderedDict[str, Workflow] = OrderedDict()
+        for workflow in known:
+            self.add(workflow)
+
+    def add(self, workflow: Workflow) -> None:
+        """Remember one."""
+        self._by_hash[workflow.definition_hash] = workflow
+        if len(self._by_hash) > CAPACITY:
+            self._by_hash.popitem(last=False)
+
+    def get(self, definition_hash: str) -> Workflow | None:
+        """Return a remembered workflow."""
+        return self._by_hash.get(definition_hash)
+
+    async def fetch(self, conn: Connection, definition_hashes: Iterable[str]) -> None:
+        """Remember those of the hashes that are not known yet; one that cannot be read stays unknown."""
+        missing = {one for one in definition_hashes if one not in self._by_hash}
+        if not missing:
+            return
+        for row in await WorkflowRepository(conn).get_many(missing):
+            try:
+                self.add(Workflow.from_json(row.definition))
+            except ValueError as error:
+                log.error("stored definition unreadable", extra={"hash": row.definition_hash, "error": str(error)})

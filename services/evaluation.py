@@ -1,0 +1,108 @@
+"""Evaluates one locked job, isolated from every other: an exception counts against its own job only."""
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from core.dag.definition import Workflow
+from core.dag.evaluator import advance
+from core.dag.state import AttemptEnd, Decision, Disposition, Event, JobState
+from core.errors import ErrorDetail, WorkflowError
+from core.models.engine import Job
+from core.statuses import ATTEMPT_FINAL, JOB_FINAL, NODE_FINAL, AttemptState, JobStatus, NodeStatus
+
+log = logging.getLogger(__name__)
+
+MAX_EVALUATION_FAILURES = 5
+MIN_PAUSE = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One job before and what becomes of it; `job` is the row to write, None when nothing changes."""
+
+    state: JobState
+    decision: Decision
+    job: Job | None
+
+    @property
+    def ended(self) -> bool:
+        """Return whether this step brought the job to a final status."""
+        return self.job is not None and self.job.status in JOB_FINAL and self.state.job.status not in JOB_FINAL
+
+
+def evaluate(workflow: Workflow | None, state: JobState, now: datetime) -> Step:
+    """Return what to write for one job; never raises, a job that fails five times in a row becomes FAILED."""
+    job = state.job
+    try:
+        if workflow is None:
+            raise WorkflowError(f"the definition {job.definition_hash} of job {job.job_id} cannot be read")
+        decision = advance(workflow, state, now)
+        failures = 0
+    except Exception as error:
+        log.exception("evaluation failed", extra={"job_id": job.job_id, "failures": job.evaluation_failures + 1})
+        failures = job.evaluation_failures + 1
+        decision = _failed_evaluation(state, now, failures, error)
+    return Step(state, decision, _row(state, decision, now, failures))
+
+
+def _row(state: JobState, decision: Decision, now: datetime, failures: int) -> Job | None:
+    """Return the job's row after the decision, one version up; None when the decision changes nothing."""
+    job = decision.job or state.job
+    wake_at = None if job.status in JOB_FINAL else _after(now, decision.wake_at)
+    changed = job is not state.job or wake_at != state.job.wake_at or failures != state.job.evaluation_failures
+    if not changed and not _touches_rows(decision):
+        return None
+    return job.model_copy(
+        update={
+            "version": state.job.version + 1,
+            "wake_at": wake_at,
+            "evaluation_failures": failures,
+            "updated_at": now,
+        }
+    )
+
+
+def _after(now: datetime, wake_at: datetime | None) -> datetime | None:
+    """Return the next timer, never in the past: a timer that stays due must not keep the loop spinning."""
+    return None if wake_at is None else max(wake_at, now + MIN_PAUSE) if wake_at <= now else wake_at
+
+
+def _touches_rows(decision: Decision) -> bool:
+    return bool(
+        decision.nodes
+        or decision.dispatches
+        or decision.redispatches
+        or decision.attempts_ended
+        or decision.dispositions
+        or decision.events
+    )
+
+
+def _failed_evaluation(state: JobState, now: datetime, failures: int, error: Exception) -> Decision:
+    data = {"failures": failures, "error": type(error).__name__}
+    event = Event("evaluation_failed", str(state.job.status), data=data)
+    if state.job.status in JOB_FINAL:
+        late = tuple(Disposition(result.task_id, "superseded", "the job has ended") for result in state.results)
+        return Decision(dispositions=late, events=(event,))
+    if failures < MAX_EVALUATION_FAILURES:
+        return Decision(events=(event,), wake_at=now + timedelta(seconds=2.0**failures))
+    return replace(_abandoned(state, now, error), events=(event, Event("job_failed", str(JobStatus.FAILED))))
+
+
+def _abandoned(state: JobState, now: datetime, error: Exception) -> Decision:
+    """Return the end of a job that cannot be evaluated: everything open is cancelled, live attempts are revoked."""
+    message = f"the job could not be evaluated {MAX_EVALUATION_FAILURES} times in a row: {type(error).__name__}"
+    detail = ErrorDetail(code="INTERNAL", message=message)
+    ended = {"status": JobStatus.FAILED, "error": detail.model_dump(mode="json"), "completed_at": now}
+    cancelled = {"status": NodeStatus.CANCELLED, "completed_at": now, "waiting_for": None, "not_before": None}
+    return Decision(
+        job=state.job.model_copy(update=ended),
+        nodes=tuple(n.model_copy(update=cancelled) for n in state.nodes.values() if n.status not in NODE_FINAL),
+        attempts_ended=tuple(
+            AttemptEnd(attempt.task_id, AttemptState.REVOKED, "the job failed")
+            for attempt in state.attempts.values()
+            if attempt.state not in ATTEMPT_FINAL
+        ),
+        dispositions=tuple(Disposition(result.task_id, "poison", message) for result in state.results),
+    )

@@ -1,0 +1,102 @@
+"""Judges what a worker says about a task against the attempt, without any I/O."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hmac import compare_digest
+from typing import Any, assert_never
+
+from core.dag.json_values import NotJson, check_json
+from core.errors import ErrorDetail
+from core.models.engine import Attempt, TaskResultRow
+from core.statuses import AttemptState
+from core.wire import Release, ResultAnswer, ResultDisposition, TaskResult, TaskStatus
+from services.writing import token_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to one report; `row` is what to store, `ends` the state that the attempt goes to."""
+
+    answer: ResultAnswer
+    row: TaskResultRow | None = None
+    ends: AttemptState | None = None
+    peak_rss_bytes: int | None = None
+
+
+def judge(
+    reports: Sequence[TaskResult | Release], attempts: Mapping[str, Attempt], worker_id: str, now: datetime
+) -> list[Verdict]:
+    """Return a verdict per report, in their order; of two about one task the second is a duplicate."""
+    seen: set[str] = set()
+    verdicts = []
+    for report in reports:
+        if report.task_id in seen:
+            verdicts.append(_answer(report.task_id, ResultDisposition.DUPLICATE, "reported twice in one call"))
+            continue
+        verdict = _judge(report, attempts.get(report.task_id), worker_id, now)
+        if verdict.answer.disposition is not ResultDisposition.REJECTED:
+            seen.add(report.task_id)
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _judge(report: TaskResult | Release, attempt: Attempt | None, worker_id: str, now: datetime) -> Verdict:
+    if attempt is None:
+        return _answer(report.task_id, ResultDisposition.REJECTED, "no such task")
+    if not compare_digest(attempt.token_hash, token_hash(report.token)):
+        return _answer(report.task_id, ResultDisposition.REJECTED, "the token is not the task's")
+    row = _row(report, attempt, worker_id, now)
+    match attempt.state:
+        case AttemptState.LEASED:
+            answer = ResultAnswer(task_id=report.task_id, disposition=ResultDisposition.APPLIED)
+            ends = AttemptState.RELEASED if isinstance(report, Release) else AttemptState.REPORTED
+            return Verdict(answer, row, ends, None if isinstance(report, Release) else report.peak_rss_bytes)
+        case AttemptState.REPORTED:
+            return _answer(report.task_id, ResultDisposition.DUPLICATE, None)
+        case AttemptState.QUEUED | AttemptState.PARKED:
+            return _answer(report.task_id, ResultDisposition.REJECTED, "the task was never granted")
+        case AttemptState.RELEASED | AttemptState.EXPIRED | AttemptState.REVOKED:
+            late = row.model_copy(update={"processed": True, "disposition": "superseded"})
+            verdict = _answer(report.task_id, ResultDisposition.SUPERSEDED, f"the attempt was {attempt.state}")
+            return Verdict(verdict.answer, late)
+        case _ as never:
+            assert_never(never)
+
+
+def _answer(task_id: str, disposition: ResultDisposition, reason: str | None) -> Verdict:
+    return Verdict(ResultAnswer(task_id=task_id, disposition=disposition, reason=reason))
+
+
+def _row(report: TaskResult | Release, attempt: Attempt, worker_id: str, now: datetime) -> TaskResultRow:
+    facts = _released() if isinstance(report, Release) else _reported(report)
+    return TaskResultRow(
+        task_id=attempt.task_id,
+        job_id=attempt.job_id,
+        node_id=attempt.node_id,
+        attempt=attempt.attempt,
+        worker_id=worker_id,
+        reported_at=now,
+        **facts,
+    )
+
+
+def _released() -> dict[str, Any]:
+    return {"status": "released"}
+
+
+def _reported(result: TaskResult) -> dict[str, Any]:
+    """Return the columns of a result; one that JSON storage refuses is stored as the failure that it is."""
+    facts = {
+        "status": result.status.value,
+        "output": result.output,
+        "error": result.error.model_dump(mode="json") if result.error else None,
+        "findings": [finding.model_dump(mode="json", by_alias=True) for finding in result.findings],
+        "metrics": result.metrics,
+    }
+    try:
+        check_json(facts, "result")
+    except NotJson as error:
+        detail = ErrorDetail(code="OUTPUT_INVALID", message=error.detail.message, field=error.detail.field)
+        return {"status": TaskStatus.FAILED.value, "error": detail.model_dump(mode="json")}
+    return facts

@@ -1,0 +1,152 @@
+"""What workers report: stored once, fenced by attempt and token, applied at once when the job is free.
+
+One transaction stores a result and ends its attempt. When the job's row is free it is advanced in the same
+transaction; otherwise the result waits in the inbox and the owner is woken. A released lease is a result too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from core.dag.state import Disposition
+from core.ids import split_task_id
+from core.models.engine import Attempt, TaskResultRow
+from core.statuses import AttemptState
+from core.wire import Release, ResultAnswer, ResultDisposition, TaskResult, WorkerIdentity
+from repositories.attempts import AttemptRepository
+from repositories.database import AsyncPool
+from repositories.events import EventRepository, NewEvent
+from repositories.jobs import JobRepository
+from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
+from repositories.results import ResultRepository
+from services.advance import AdvanceService
+from services.checkpoints import checkpoint_rows, save_checkpoints
+from services.evaluation import Step
+from services.loading import Locked, lock_jobs
+from services.reports import Verdict, judge
+from services.work import Connection, pipelined
+
+ANSWERS: Mapping[str, ResultDisposition] = {
+    "applied": ResultDisposition.APPLIED,
+    "superseded": ResultDisposition.SUPERSEDED,
+    "poison": ResultDisposition.REJECTED,
+}
+
+
+class ResultService:
+    """The callbacks that end attempts."""
+
+    def __init__(self, pool: AsyncPool, advance: AdvanceService) -> None:
+        self._pool = pool
+        self._advance = advance
+
+    async def report(
+        self, worker: WorkerIdentity, reports: Sequence[TaskResult | Release]
+    ) -> tuple[list[ResultAnswer], Sequence[Step]]:
+        """Store and apply reports; return the answers in their order, and the steps that jobs took.
+
+        Idempotent: the same report again is answered as a duplicate.
+        """
+        job_ids = sorted({parts[0] for report in reports if (parts := split_task_id(report.task_id))})
+        async with pipelined(self._pool) as conn:
+            locked = await lock_jobs(conn, job_ids, [report.task_id for report in reports])
+            attempts = {attempt.task_id: attempt for group in locked.attempts.values() for attempt in group}
+            verdicts = judge(reports, attempts, worker.worker_id, locked.now)
+            await _save_checkpoints(conn, reports, verdicts, attempts, locked)
+            steps = await self._store(conn, locked, verdicts)
+        dispositions = {d.task_id: d for step in steps for d in step.decision.dispositions}
+        return [_final_answer(verdict.answer, dispositions) for verdict in verdicts], steps
+
+    async def _store(self, conn: Connection, locked: Locked, verdicts: Sequence[Verdict]) -> Sequence[Step]:
+        """Write inbox rows and attempts, and advance the jobs that this transaction holds."""
+        rows = [verdict.row for verdict in verdicts if verdict.row is not None]
+        if not rows:
+            return ()
+        fresh = [verdict.row for verdict in verdicts if verdict.row is not None and verdict.ends is not None]
+        ends = [
+            {"task_id": v.answer.task_id, "state": v.ends, "peak_rss_bytes": v.peak_rss_bytes}
+            for v in verdicts
+            if v.ends is not None
+        ]
+        mine = sorted({row.job_id for row in fresh if row.job_id in locked.jobs})
+        steps = await self._advance.evaluate_locked(conn, _with_results(locked, fresh), mine)
+        settled = {d.task_id: d for step in steps for d in step.decision.dispositions}
+        await ResultRepository(conn).insert([_settled(row, settled.get(row.task_id)) for row in rows])
+        if ends:
+            await AttemptRepository(conn).report(ends)
+        await _log_late(conn, [row for row in rows if row.processed])
+        await self._wake_owners(conn, {row.job_id for row in fresh if row.job_id not in locked.jobs})
+        await self._advance.writer.update(conn, steps, locked.now, {row.task_id for row in fresh})
+        return steps
+
+    async def _wake_owners(self, conn: Connection, job_ids: set[str]) -> None:
+        """Tell the owners of jobs that somebody else holds just now; the lock's holder may have read the inbox."""
+        if not job_ids:
+            return
+        owners = await JobRepository(conn).owners(job_ids)
+        await notify(conn, [UNOWNED_CHANNEL if owner is None else owner_channel(owner) for owner in owners])
+
+
+def _with_results(locked: Locked, fresh: Sequence[TaskResultRow]) -> Locked:
+    """Return the state as it is once these results are stored: in the inbox, their attempts ended."""
+    reported = {row.task_id: row for row in fresh}
+    attempts = {
+        job_id: [_ended(attempt, reported.get(attempt.task_id)) for attempt in group]
+        for job_id, group in locked.attempts.items()
+    }
+    inbox = {job_id: list(rows) for job_id, rows in locked.inbox.items()}
+    for row in fresh:
+        inbox.setdefault(row.job_id, []).append(row)
+    return replace(locked, attempts=attempts, inbox=inbox)
+
+
+def _ended(attempt: Attempt, row: TaskResultRow | None) -> Attempt:
+    if row is None:
+        return attempt
+    state = AttemptState.RELEASED if row.status == "released" else AttemptState.REPORTED
+    return attempt.model_copy(update={"state": state, "ended_at": row.reported_at, "lease_expires_at": None})
+
+
+def _settled(row: TaskResultRow, disposition: Disposition | None) -> TaskResultRow:
+    if disposition is None:
+        return row
+    return row.model_copy(update={"processed": True, "disposition": disposition.disposition})
+
+
+def _final_answer(answer: ResultAnswer, dispositions: Mapping[str, Disposition]) -> ResultAnswer:
+    """Return the answer after the evaluation: what was stored may still turn out to be superseded or poison."""
+    disposition = dispositions.get(answer.task_id)
+    if answer.disposition is not ResultDisposition.APPLIED or disposition is None:
+        return answer
+    return ResultAnswer(task_id=answer.task_id, disposition=ANSWERS[disposition.disposition], reason=disposition.reason)
+
+
+async def _log_late(conn: Connection, rows: Sequence[TaskResultRow]) -> None:
+    events = [
+        NewEvent(
+            job_id=row.job_id,
+            node_id=row.node_id,
+            task_id=row.task_id,
+            event_type="result_superseded",
+            event_data={"worker_id": row.worker_id, "status": row.status},
+        )
+        for row in rows
+    ]
+    if events:
+        await EventRepository(conn).append(events)
+
+
+async def _save_checkpoints(
+    conn: Connection,
+    reports: Sequence[TaskResult | Release],
+    verdicts: Sequence[Verdict],
+    attempts: Mapping[str, Attempt],
+    locked: Locked,
+) -> None:
+    """Save what accepted releases carry, before their attempts end."""
+    saved: list[tuple[Attempt, dict[str, Any]]] = [
+        (attempts[report.task_id], report.checkpoint)
+        for report, verdict in zip(reports, verdicts, strict=True)
+        if isinstance(report, Release) and report.checkpoint and verdict.ends is not None
+    ]
+    await save_checkpoints(conn, checkpoint_rows(saved, locked.now))
