@@ -63,6 +63,7 @@ def sanitised(detail: ErrorDetail) -> ErrorDetail:
     return detail.model_copy(
         update={
             "message": safe_text(detail.message),
+            "field": safe_text(detail.field) if detail.field else detail.field,
             "value": _json_or_text(detail.value),
             "remediation": safe_text(detail.remediation) if detail.remediation else detail.remediation,
         }

@@ -60,7 +60,7 @@ def _finite(value: float, path: str) -> float:
 def _key(key: Any, path: str) -> str:
     if not isinstance(key, str):
         raise NotJson(f"{path} has a key of type {type(key).__name__}; JSON keys are text", field=path)
-    return _text(key, f"{path} (a key)")
+    return _text(key, f"{path}.{safe_text(key)} (a key)")
 
 
 def _scalar(value: Any, path: str) -> Any:
