@@ -5,6 +5,9 @@ from typing import Any
 
 from core.errors import GeodagError
 
+MAX_INTEGER_BITS = 4096
+"""Python refuses to write integers of more than 4,300 digits; nobody needs half of that."""
+
 
 class NotJson(GeodagError):
     """A value cannot be stored as JSON."""
@@ -18,8 +21,10 @@ def check_json(value: Any, path: str) -> None:
     Shape: dict with text keys, list, str, int, finite float, bool, None; anything else is refused by its type name.
     """
     match value:
-        case None | bool() | int():
+        case None | bool():
             return
+        case int():
+            _check_integer(value, path)
         case str():
             _check_text(value, path)
         case float():
@@ -40,6 +45,11 @@ def _check_text(value: str, path: str) -> None:
         raise NotJson(f"{path} contains the character U+0000", field=path)
     if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
         raise NotJson(f"{path} contains half of a surrogate pair", field=path)
+
+
+def _check_integer(value: int, path: str) -> None:
+    if value.bit_length() > MAX_INTEGER_BITS:
+        raise NotJson(f"{path} is an integer of {value.bit_length()} bits", field=path)
 
 
 def _check_float(value: float, path: str) -> None:

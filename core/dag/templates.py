@@ -18,7 +18,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from core.dag.filters import FILTERS, TESTS
-from core.dag.json_values import NotJson, check_json
+from core.dag.json_values import MAX_INTEGER_BITS, NotJson, check_json
 from core.errors import GeodagError
 from core.ids import canonical_json
 
@@ -56,8 +56,8 @@ class _Sandbox(SandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if not (_is_number(left) and _is_number(right)):
             raise TypeError(f"{operator} takes numbers, got {type(left).__name__} and {type(right).__name__}")
-        if operator == "**" and abs(right) > 64:
-            raise ValueError(f"an exponent of {right} is more than 64")
+        if operator == "**" and isinstance(left, int) and left.bit_length() * abs(right) > MAX_INTEGER_BITS:
+            raise ValueError(f"a power with the exponent {right} is too large")
         return super().call_binop(context, operator, left, right)
 
 

@@ -1,0 +1,185 @@
+"""The outside of the evaluator, in memory: claims, results, releases and time, as services and workers make them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from core.dag.apply import apply
+from core.dag.definition import Workflow
+from core.dag.evaluator import advance, initial_nodes
+from core.dag.inputs import resolve_inputs
+from core.dag.state import Decision, Event, JobState
+from core.models.engine import Attempt, Job, NodeState, TaskResultRow
+from core.statuses import AttemptState, JobStatus, NodeStatus
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+LEASE_SECONDS = 20.0
+
+
+def workflow_of(nodes: Mapping[str, Any], **fields: Any) -> Workflow:
+    """Build a workflow from canonical JSON, without the loader's checks."""
+    return Workflow.model_validate_json(json.dumps({"workflow_id": "w", "version": 1, "nodes": nodes, **fields}))
+
+
+def task(*after: str, join: str = "all_of", **fields: Any) -> dict[str, Any]:
+    """Return a canonical echo task that depends on others."""
+    node: dict[str, Any] = {"type": "task", "handler": "echo", **fields}
+    return {**node, "depends_on": {join: list(after)}} if after else node
+
+
+def chain(*tasks: str, **fields: Any) -> dict[str, Any]:
+    """Return canonical nodes: start, the tasks in a row, end; `fields` go into every task."""
+    ids = ["start", *tasks, "end"]
+    nodes: dict[str, Any] = {}
+    for node_id, after in zip(ids, [*ids[1:], None], strict=True):
+        node = {"type": node_id} if node_id in {"start", "end"} else task(**fields)
+        nodes[node_id] = {**node, "next": [after]} if after else node
+    return nodes
+
+
+def job_of(workflow: Workflow, inputs: Mapping[str, Any] | None = None, **fields: Any) -> Job:
+    """Return a job as the service creates it."""
+    return Job(
+        job_id="job1",
+        workflow_id=workflow.workflow_id,
+        workflow_version=workflow.version,
+        definition_hash=workflow.definition_hash,
+        status=JobStatus.PENDING,
+        input_params=resolve_inputs(workflow, inputs or {}),
+        run_no=1,
+        version=0,
+        created_at=START,
+        updated_at=START,
+        **fields,
+    )
+
+
+class World:
+    """One job and what happens to it; what would advance the job in production advances it here."""
+
+    def __init__(self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, **fields: Any) -> None:
+        job = job_of(workflow, inputs, **fields)
+        self.workflow = workflow
+        self.now = START
+        self.state = JobState(job=job, nodes={node.node_id: node for node in initial_nodes(workflow, job)})
+        self.events: list[Event] = []
+        self.decisions: list[Decision] = []
+        self.rows: dict[str, TaskResultRow] = {}
+        self.advance()
+
+    @property
+    def job(self) -> Job:
+        """Return the job as it is stored."""
+        return self.state.job
+
+    def node(self, node_id: str) -> NodeState:
+        """Return a node as it is stored."""
+        return self.state.nodes[node_id]
+
+    def statuses(self) -> dict[str, str]:
+        """Return the status of every node."""
+        return {node_id: node.status.value for node_id, node in self.state.nodes.items()}
+
+    def attempt(self, node_id: str) -> Attempt:
+        """Return the newest attempt of a node."""
+        return self.state.attempts[node_id]
+
+    def event_types(self) -> list[str]:
+        """Return the types of all events so far."""
+        return [event.event_type for event in self.events]
+
+    def advance(self) -> Decision:
+        """Evaluate and write."""
+        decision = advance(self.workflow, self.state, self.now)
+        self.state = apply(self.state, decision, self.now)
+        self.events.extend(decision.events)
+        self.decisions.append(decision)
+        return decision
+
+    def tick(self, seconds: float) -> Decision:
+        """Let time pass, then evaluate."""
+        self.now += timedelta(seconds=seconds)
+        return self.advance()
+
+    def wake(self) -> Decision:
+        """Let time pass until the job's next timer, then evaluate."""
+        assert self.job.wake_at is not None
+        self.now = max(self.now, self.job.wake_at)
+        return self.advance()
+
+    def claim(self, *node_ids: str) -> None:
+        """Grant the attempts of these nodes; an attempt transaction does not evaluate."""
+        for node_id in node_ids:
+            self._set_attempt(
+                node_id,
+                state=AttemptState.LEASED,
+                worker_id="worker-1",
+                leased_at=self.now,
+                lease_expires_at=self.now + timedelta(seconds=LEASE_SECONDS),
+            )
+            self.set_node(node_id, status=NodeStatus.RUNNING, started_at=self.now)
+
+    def beat(self, node_id: str) -> None:
+        """Renew a lease."""
+        self._set_attempt(node_id, lease_expires_at=self.now + timedelta(seconds=LEASE_SECONDS))
+
+    def report(
+        self, node_id: str, status: str = "completed", *, advance: bool = True, **fields: Any
+    ) -> Decision | None:
+        """Store a result of the node's newest attempt and evaluate."""
+        if status == "completed":
+            fields.setdefault("output", {"echoed_params": {}})
+        self._set_attempt(node_id, state=AttemptState.REPORTED, ended_at=self.now)
+        attempt = self.attempt(node_id)
+        self.put(
+            TaskResultRow(
+                task_id=attempt.task_id,
+                job_id=self.job.job_id,
+                node_id=node_id,
+                attempt=attempt.attempt,
+                status=status,
+                reported_at=self.now,
+                **fields,
+            )
+        )
+        return self.advance() if advance else None
+
+    def put(self, row: TaskResultRow) -> None:
+        """Put a row into the inbox."""
+        self.rows[row.task_id] = row
+        self.state = replace(self.state, results=(*self.state.results, row))
+
+    def complete(self, *node_ids: str, output: Mapping[str, Any] | None = None) -> None:
+        """Claim and complete."""
+        for node_id in node_ids:
+            self.claim(node_id)
+            self.report(node_id, output=dict(output or {"echoed_params": {}}))
+
+    def fail(self, node_id: str, classification: str = "permanent", code: str = "BROKEN") -> None:
+        """Claim and fail."""
+        self.claim(node_id)
+        error = {"code": code, "message": "it broke", "classification": classification}
+        self.report(node_id, "failed", error=error)
+
+    def set_job(self, **fields: Any) -> None:
+        """Change the job as a command does."""
+        self.state = replace(self.state, job=self.job.model_copy(update=fields))
+
+    def set_node(self, node_id: str, **fields: Any) -> None:
+        """Change a node's row."""
+        changed = self.node(node_id).model_copy(update=fields)
+        self.state = replace(self.state, nodes={**self.state.nodes, node_id: changed})
+
+    def outage(self, on: bool) -> None:
+        """Say whether nobody can renew."""
+        self.state = replace(self.state, may_expire_leases=not on)
+
+    def set_attempt(self, node_id: str, **fields: Any) -> None:
+        """Change the newest attempt of a node, as another process does."""
+        self._set_attempt(node_id, **fields)
+
+    def _set_attempt(self, node_id: str, **fields: Any) -> None:
+        changed = self.attempt(node_id).model_copy(update=fields)
+        self.state = replace(self.state, attempts={**self.state.attempts, node_id: changed})

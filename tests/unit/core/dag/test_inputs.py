@@ -1,0 +1,101 @@
+import json
+from typing import Any
+
+import pytest
+
+from core.dag.inputs import resolve_inputs, resolve_priority
+from core.errors import CallerError, ParameterInvalid, ParameterMissing
+from tests.unit.core.dag.harness import chain, workflow_of
+
+
+def resolve(spec: dict[str, Any], *given: Any) -> Any:
+    """Resolve the one input `x`."""
+    workflow = workflow_of(chain("a"), inputs={"x": spec})
+    return resolve_inputs(workflow, {"x": given[0]} if given else {})["x"]
+
+
+def test_defaults_are_applied_and_the_rest_is_null() -> None:
+    workflow = workflow_of(
+        chain("a"), inputs={"a": {"type": "string", "default": "d"}, "b": {"type": "integer"}, "c": {"required": True}}
+    )
+    assert resolve_inputs(workflow, {"c": 1}) == {"a": "d", "b": None, "c": 1}
+
+
+def test_null_counts_as_left_out() -> None:
+    assert resolve({"type": "string", "default": "d"}, None) == "d"
+    assert resolve({"type": ["string", "null"], "default": "d"}, None) is None
+    with pytest.raises(ParameterMissing):
+        resolve({"type": "string", "required": True}, None)
+
+
+def test_a_missing_required_input_is_named() -> None:
+    with pytest.raises(ParameterMissing) as caught:
+        resolve({"type": "string", "required": True, "description": "Give a name."})
+    assert caught.value.detail.field == "inputs.x"
+    assert caught.value.detail.remediation == "Give a name."
+
+
+def test_an_unknown_input_is_refused() -> None:
+    with pytest.raises(ParameterInvalid) as caught:
+        resolve_inputs(workflow_of(chain("a"), inputs={"x": {}}), {"y": 1})
+    assert caught.value.detail.field == "inputs.y"
+
+
+@pytest.mark.parametrize(
+    ("spec", "good", "bad"),
+    [
+        ({"type": "string"}, ["", "5", "é"], [5, True, ["a"], {}, 1.5, "a\x00b", "\ud800"]),
+        ({"type": "integer"}, [0, -1, 2**53 + 1], ["5", True, 5.0, 5.5, float("inf")]),
+        ({"type": "number"}, [0, 1.5, -2], ["5", False, float("nan"), float("inf")]),
+        ({"type": "boolean"}, [True, False], [0, 1, "true", "yes"]),
+        ({"type": "array"}, [[], [1, "a"]], ["[]", {}, (1,), "abc"]),
+        ({"type": "object"}, [{}, {"items": 1}], [[], "{}", [["a", 1]]]),
+        ({"type": ["string", "integer"]}, ["a", 1], [1.5, True, []]),
+        ({}, [1, "a", [], {}, True], [float("nan")]),
+        ({"enum": ["a", 1]}, ["a", 1], ["b", True, 1.0, 2]),
+        ({"const": 1}, [1], [2, True]),
+        ({"type": "string", "pattern": "^[a-z]+$"}, ["abc"], ["ABC", "abc\n", ""]),
+        ({"type": "string", "pattern": "b"}, ["abc"], ["xyz"]),
+        ({"type": "string", "min_length": 2, "max_length": 3}, ["ab", "abc"], ["a", "abcd"]),
+        ({"type": "number", "minimum": 0, "maximum": 1}, [0, 0.5, 1], [-0.1, 1.1]),
+        ({"type": "number", "exclusive_minimum": 0, "exclusive_maximum": 1}, [0.5], [0, 1]),
+        ({"type": "integer", "multiple_of": 256}, [0, 512], [100]),
+        ({"type": "array", "items": {"type": "object"}}, [[{}], []], [[1], [{}, "a"]]),
+        ({"type": "array", "min_items": 1, "max_items": 2}, [[1], [1, 2]], [[], [1, 2, 3]]),
+        ({"type": "array", "unique_items": True}, [[1, 2]], [[1, 1], [{"a": 1}, {"a": 1}]]),
+        ({"type": "object", "properties": {"a": {"type": "integer"}}}, [{"a": 1}, {"b": "x"}], [{"a": "1"}]),
+        ({"type": "object", "properties": {"a": {"required": True}}}, [{"a": 1}], [{}]),
+        ({"type": "object", "required": ["a"]}, [{"a": 1}], [{}, {"b": 1}]),
+        ({"type": "object", "properties": {"a": {}}, "additional_properties": False}, [{"a": 1}], [{"b": 1}]),
+    ],
+)
+def test_types_and_words_are_checked_and_never_coerced(spec: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
+    for value in good:
+        resolved = resolve(spec, value)
+        assert resolved == value
+        assert type(resolved) is type(value)
+    for value in bad:
+        with pytest.raises(ParameterInvalid) as caught:
+            resolve(spec, value)
+        assert str(caught.value.detail.field).startswith("inputs.x"), value
+        assert "inputs.x" in caught.value.detail.message
+
+
+def test_the_place_inside_a_value_is_named() -> None:
+    spec = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+    with pytest.raises(CallerError) as caught:
+        resolve(spec, [{"n": 1}, {"n": "2"}])
+    assert caught.value.detail.message == "inputs.x[1].n must be integer, got string"
+
+
+def test_an_error_does_not_repeat_a_long_value() -> None:
+    with pytest.raises(ParameterInvalid) as caught:
+        resolve({"type": "string", "max_length": 10}, "a" * 100_000)
+    assert len(json.dumps(caught.value.detail.model_dump(mode="json"))) < 1000
+
+
+def test_priorities_are_numbers_or_names() -> None:
+    assert [resolve_priority(value, 5) for value in (None, 0, 10, "interactive", "backfill")] == [5, 0, 10, 8, 1]
+    for bad in ("urgent", 11, -1, True):
+        with pytest.raises(ParameterInvalid):
+            resolve_priority(bad, 5)

@@ -1,0 +1,226 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.dag.templates import TemplateFailed, compile_text, compile_value, lookups_of, render
+from tests.unit.core.dag.laws import LAWS
+
+SCOPE: dict[str, Any] = {
+    "inputs": {
+        "n": 5,
+        "text": "5",
+        "flag": True,
+        "none": None,
+        "float": 1.5,
+        "list": [1, 2, 3],
+        "map": {"items": [7], "keys": 1, "get": "g", "__class__": "c", "a b": 2, "pop": {"values": 3}},
+        "evil": "{{ inputs.n }}{% if 1 %}",
+    },
+    "nodes": {"done": {"status": "COMPLETED", "output": {"x": {"y": 1}}}, "skipped": {"status": "SKIPPED"}},
+    "job": {"job_id": "job1"},
+}
+
+
+def value_of(text: str) -> Any:
+    return render(compile_value(text), SCOPE, "params.x")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{{ inputs.n }}", 5),
+        ("  {{ inputs.n }}  ", 5),
+        ("{{- inputs.n -}}", 5),
+        ("{{ inputs.text }}", "5"),
+        ("{{ inputs.flag }}", True),
+        ("{{ inputs.none }}", None),
+        ("{{ inputs.float }}", 1.5),
+        ("{{ inputs.list }}", [1, 2, 3]),
+        ("{{ inputs['list'][1] }}", 2),
+        ("{{ inputs.list[-1] }}", 3),
+        ("{{ inputs.map['a b'] }}", 2),
+        ("{{ inputs.n + 1 }}", 6),
+        ("{{ inputs.n > 3 and not inputs.none }}", True),
+        ("{{ 'big' if inputs.n > 3 else 'small' }}", "big"),
+        ("{{ [inputs.n, {'k': inputs.text}] }}", [5, {"k": "5"}]),
+        ("{{ 2 in inputs.list }}", True),
+        ("{{ inputs.text | int + 1 }}", 6),
+        ("{{ inputs.list | sum }}", 6),
+        ("{{ inputs.list | first }}", 1),
+        ("{{ inputs.list | join('-') }}", "1-2-3"),
+        ("{{ inputs.map | keys | length }}", 6),
+        ("n is {{ inputs.n }}!", "n is 5!"),
+        ("{{ inputs.n }}{{ inputs.text }}", "55"),
+        ("{{ inputs.flag }} {{ inputs.none }} {{ inputs.list }}", "true null [1,2,3]"),
+        ("{{ inputs.n ~ inputs.flag ~ 'x' }}", "5truex"),
+        ("no template } here {", "no template } here {"),
+        ("{# note #}text", "text"),
+        ("", ""),
+    ],
+)
+def test_a_lone_expression_keeps_its_type_and_text_is_text(text: str, expected: Any) -> None:
+    result = value_of(text)
+    assert result == expected
+    assert type(result) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"), [("items", [7]), ("keys", 1), ("get", "g"), ("__class__", "c"), ("pop.values", 3)]
+)
+def test_keys_that_python_gives_a_meaning_are_only_keys(key: str, expected: Any) -> None:
+    assert value_of(f"{{{{ inputs.map.{key} }}}}") == expected
+
+
+def test_data_is_never_rendered_again() -> None:
+    assert value_of("{{ inputs.evil }}") == SCOPE["inputs"]["evil"]
+    assert value_of("<{{ inputs.evil }}>") == f"<{SCOPE['inputs']['evil']}>"
+
+
+@LAWS
+@given(st.text() | st.sampled_from(["{{ 7 * 7 }}", "{% for x in y %}", "{{", "}}", "{# #}", "{{ inputs }}"]))
+def test_whatever_an_input_holds_arrives_as_it_is(text: str) -> None:
+    scope = {"inputs": {"x": text}}
+    assert compile_text("{{ inputs.x }}").evaluate(scope) == text
+    assert compile_text("a{{ inputs.x }}b").evaluate(scope) == f"a{text}b"
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("{{ inputs.nope }}", "inputs.nope"),
+        ("{{ inputs.nope.deep.er }}", "inputs.nope.deep.er"),
+        ("{{ inputs.list[3] }}", "inputs.list[3]"),
+        ("{{ inputs.list.length }}", "inputs.list.length"),
+        ("{{ inputs.text.upper }}", "inputs.text.upper"),
+        ("{{ inputs.text.__class__.__mro__ }}", "inputs.text.__class__.__mro__"),
+        ("{{ inputs.none.x }}", "inputs.none.x"),
+        ("{{ nodes.done.output.z }}", "nodes.done.output.z"),
+        ("{{ nodes.done.output.x.y.z }}", "nodes.done.output.x.y.z"),
+        ("{{ nodes.skipped.output }}", "nodes.skipped.output"),
+        ("{{ nodes.skipped.output.a.b }}", "nodes.skipped.output.a.b"),
+        ("text {{ nodes.skipped.output.a }}", "nodes.skipped.output.a"),
+        ("{{ nodes.skipped.output.a or 1 }}", "nodes.skipped.output.a"),
+        ("{{ nodes.skipped.output.a == 1 }}", "nodes.skipped.output.a"),
+        ("{{ 1 in nodes.skipped.output.a }}", "nodes.skipped.output.a"),
+        ("{{ [1, nodes.skipped.output.a] }}", "nodes.skipped.output.a"),
+        ("{{ {'k': [nodes.skipped.output.a]} }}", "nodes.skipped.output.a"),
+        ("{{ nodes.skipped.output.a | string }}", "nodes.skipped.output.a"),
+        ("{{ nodes.skipped.output.a | length }}", "nodes.skipped.output.a"),
+        ("{{ nodes.skipped.output.a | join }}", "nodes.skipped.output.a"),
+        ("{{ nodes.skipped.output.a is none }}", "nodes.skipped.output.a"),
+        ("{{ nodes.skipped.output.a is mapping }}", "nodes.skipped.output.a"),
+        ("{{ 1 if nodes.skipped.output.a else 2 }}", "nodes.skipped.output.a"),
+        ("{{ nodes.skipped.output.a | default(inputs.nope) }}", "inputs.nope"),
+        ("{{ nodes.skipped.output.a | default(1) + inputs.nope }}", "inputs.nope"),
+    ],
+)
+def test_what_is_not_there_is_an_error_that_names_its_path(text: str, path: str) -> None:
+    with pytest.raises(TemplateFailed) as caught:
+        value_of(text)
+    assert caught.value.detail.field == path
+    assert f"{path} is not there" in caught.value.detail.message
+
+
+def test_the_error_says_why_a_node_has_no_output() -> None:
+    with pytest.raises(TemplateFailed, match="node skipped is SKIPPED"):
+        value_of("{{ nodes.skipped.output.a }}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{{ nodes.skipped.output.a.b.c | default('d') }}", "d"),
+        ("{{ nodes.skipped.output | default([]) }}", []),
+        ("{{ nodes.done.output.x.y | default(9) }}", 1),
+        ("{{ nodes.skipped.output.a is defined }}", False),
+        ("{{ nodes.skipped.output.a is not defined }}", True),
+        ("{{ nodes.done.output.x is defined }}", True),
+        ("{{ nodes.skipped.status }}", "SKIPPED"),
+        ("{{ nodes.skipped.output.a | default(nodes.done.output.x.y) }}", 1),
+        ("{{ inputs.none | default(1) }}", None),
+        ("{{ inputs.none | default(1, true) }}", 1),
+    ],
+)
+def test_default_defined_and_status_accept_what_is_not_there(text: str, expected: Any) -> None:
+    assert value_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ inputs.text * 1000000000 }}",
+        "{{ 'a' * inputs.n }}",
+        "{{ inputs.list * 3 }}",
+        "{{ 9 ** 99 ** 9 }}",
+        "{{ inputs.n ** (9 ** 9) }}",
+        "{{ '%999999999d' % inputs.n }}",
+        "{{ 1 / 0 }}",
+        "{{ inputs.text + 1 }}",
+        "{{ inputs.text | int('x') }}",
+        "{{ 'x' | int }}",
+        "{{ inputs.map | float }}",
+        "{{ [] | first }}",
+        "{{ inputs.n | length }}",
+        "{{ inputs.text | sum }}",
+        "{{ 1e308 * 10 }}",
+        "{{ inputs.list | sort | max > 'a' }}",
+        "{{ {1: 2} }}",
+        "{{ '\\u0000' }}",
+    ],
+)
+def test_an_expression_without_a_good_value_is_an_error(text: str) -> None:
+    with pytest.raises(TemplateFailed):
+        value_of(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{",
+        "{{ }}",
+        "{{ inputs. }}",
+        "{{ inputs.n }",
+        "{% set x = 1 %}",
+        "{% for x in inputs.list %}{{ x }}{% endfor %}",
+        "{% include 'x' %}",
+        "{% import 'x' as y %}",
+        "{{ range(3) }}",
+        "{{ inputs.text.upper() }}",
+        "{{ self.x() }}",
+        "{{ lipsum() }}",
+        "{{ inputs.list | map('upper') }}",
+        "{{ inputs.text | attr('__class__') }}",
+        "{{ inputs.text | format(1) }}",
+        "{{ inputs.text is callable }}",
+        "{{ " + "(" * 500 + "1" + ")" * 500 + " }}",
+        "{{ 1 }}" * 20_000,
+    ],
+)
+def test_what_the_sandbox_does_not_have_is_refused_when_compiled(text: str) -> None:
+    with pytest.raises(TemplateFailed):
+        compile_text(text)
+
+
+@pytest.mark.parametrize("name", ["cycler", "dict", "joiner", "lipsum", "namespace", "range", "self", "env", "true_"])
+def test_nothing_is_global(name: str) -> None:
+    with pytest.raises(TemplateFailed):
+        value_of(f"{{{{ {name} }}}}")
+
+
+def test_templates_deep_in_a_value_are_rendered_and_the_rest_is_kept() -> None:
+    value = {"a": [1, "{{ inputs.n }}", {"b": "x{{ inputs.n }}"}], "c": None, "d": 2.5}
+    assert render(compile_value(value), SCOPE, "params") == {"a": [1, 5, {"b": "x5"}], "c": None, "d": 2.5}
+
+
+def test_rendering_does_not_change_what_it_read() -> None:
+    program = compile_value({"l": "{{ inputs.list | reverse }}", "s": "{{ inputs.list | sort }}"})
+    assert render(program, SCOPE, "p") == {"l": [3, 2, 1], "s": [1, 2, 3]}
+    assert SCOPE["inputs"]["list"] == [1, 2, 3]
+
+
+def test_lookups_are_known_before_anything_is_rendered() -> None:
+    program = compile_value({"a": "{{ inputs.x + nodes.b.output['c d'][0] | default(job.z) }}"})
+    found = {(str(lookup), lookup.guarded) for lookup, _ in lookups_of(program)}
+    assert found == {("inputs.x", False), ("nodes.b.output.c d[0]", True), ("job.z", False)}

@@ -1,0 +1,86 @@
+from typing import Any
+
+import pytest
+
+from core.dag.yaml_source import YamlProblem, read_yaml
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("False", False),
+        ("yes", "yes"),
+        ("no", "no"),
+        ("on", "on"),
+        ("off", "off"),
+        ("y", "y"),
+        ("null", None),
+        ("~", None),
+        ("2026-01-31", "2026-01-31"),
+        ("2026-01-31T10:00:00Z", "2026-01-31T10:00:00Z"),
+        ("12:30:45", "12:30:45"),
+        ("1_000", "1_000"),
+        ("012", 12),
+        ("0o14", 12),
+        ("0x1F", 31),
+        ("-7", -7),
+        ("9007199254740993", 9007199254740993),
+        ("1.5", 1.5),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("'5'", "5"),
+        ("<<", "<<"),
+        ("=", "="),
+        ("EPSG:4326", "EPSG:4326"),
+    ],
+)
+def test_scalars_resolve_by_the_core_schema_of_yaml_1_2(text: str, value: Any) -> None:
+    result = read_yaml(f"key: {text}").value["key"]
+    assert result == value
+    assert type(result) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a: 1\nb: 2\na: 3\n", 3, "'a' is there twice"),
+        ("a: {b: 1,\n b: 2}\n", 2, "'b' is there twice"),
+        ("a: 1\n5: x\n", 2, "not text"),
+        ("a: 1\n? [x]\n: y\n", 2, "not text"),
+        ("a: 1\nb: .nan\n", 2, "not a JSON number"),
+        ("b: -.INF\n", 1, "not a JSON number"),
+        ("a: !!python/object/apply:os.system [ls]\n", 1, "not allowed"),
+        ("a: 1\nb: !custom x\n", 2, "not allowed"),
+        ("a: 1\n b: 2\n", 2, "mapping values"),
+        ("a: 1\n---\nb: 2\n", 2, "another document"),
+        ("a: *nowhere\n", 1, "undefined alias"),
+        ("a: &a [*a]\n", 1, "nested"),
+        ("", 1, "empty"),
+        ("a: \x01\n", 1, "not YAML"),
+    ],
+)
+def test_bad_yaml_is_an_error_with_its_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(YamlProblem) as caught:
+        read_yaml(text)
+    assert words in caught.value.message
+    assert caught.value.line == line
+
+
+def test_an_alias_bomb_is_refused_before_it_expands() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(YamlProblem, match="too many"):
+        read_yaml("\n".join(lines))
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(YamlProblem, match="nested"):
+        read_yaml("[" * 5000)
+
+
+def test_every_value_knows_its_line() -> None:
+    source = read_yaml("a: 1\nnodes:\n  x:\n    next: [b,\n      c]\n")
+    assert source.line(("nodes", "x", "next")) == 4
+    assert source.line(("nodes", "x", "next", 1)) == 5
+    assert source.line(("nodes", "x", "no", "such")) == 3
