@@ -52,9 +52,11 @@ class JobRepository:
             (list(job_ids),),
         )
 
-    async def update(self, jobs: Sequence[Job]) -> int:
-        """Write what an advance changed, where the version is still the one before; return how many rows it was."""
-        cursor = await self._conn.execute(
+    async def update(self, jobs: Sequence[Job]) -> Pending[str]:
+        """Write what an advance changed, where the version is still the one before; return the ids written."""
+        return await send(
+            self._conn,
+            scalar_row,
             """
             UPDATE dagapp.dag_jobs AS j
             SET status = u.status, version = u.version, paused_at = u.paused_at, wake_at = u.wake_at,
@@ -63,10 +65,10 @@ class JobRepository:
                 completed_at = u.completed_at
             FROM jsonb_populate_recordset(NULL::dagapp.dag_jobs, %s::jsonb) AS u
             WHERE j.job_id = ANY(%s) AND j.job_id = u.job_id AND j.version = u.version - 1
+            RETURNING j.job_id
             """,
             (document(jobs), [job.job_id for job in jobs]),
         )
-        return cursor.rowcount
 
     async def get(self, job_id: str) -> Job | None:
         """Return one job, unlocked."""
@@ -176,10 +178,11 @@ class JobRepository:
                 SELECT job_id FROM dagapp.dag_jobs
                 WHERE owner_id IS NULL AND status IN ('PENDING', 'RUNNING')
                 ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED))
+            RETURNING job_id
             """,
             (owner_id, limit),
         )
-        return cursor.rowcount
+        return len(await cursor.fetchall())
 
     async def reclaim(self, owner_id: str, dead_owners: Sequence[str], limit: int) -> int:
         """Take over active jobs of dead owners; the epoch grows in the same statement."""
@@ -190,10 +193,11 @@ class JobRepository:
                 SELECT job_id FROM dagapp.dag_jobs
                 WHERE owner_id = ANY(%s) AND status IN ('PENDING', 'RUNNING')
                 LIMIT %s FOR UPDATE SKIP LOCKED))
+            RETURNING job_id
             """,
             (owner_id, list(dead_owners), limit),
         )
-        return cursor.rowcount
+        return len(await cursor.fetchall())
 
     async def release(self, owner_id: str) -> int:
         """Give up every active job of an owner; whoever is told next takes them."""
@@ -201,10 +205,11 @@ class JobRepository:
             """
             UPDATE dagapp.dag_jobs SET owner_id = NULL
             WHERE owner_id = %s AND status IN ('PENDING', 'RUNNING')
+            RETURNING job_id
             """,
             (owner_id,),
         )
-        return cursor.rowcount
+        return len(await cursor.fetchall())
 
     async def _due(self, statement: Any, values: tuple[str, int]) -> Sequence[DueJob]:
         async with self._conn.cursor(row_factory=class_row(DueJob)) as cursor:

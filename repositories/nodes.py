@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.rows import scalar_row
 
 from core.models.engine import Attempt, NodeState
 from core.statuses import NodeStatus
@@ -41,10 +42,12 @@ class NodeRepository:
             (list(job_ids),),
         )
 
-    async def update(self, nodes: Sequence[NodeState], sources: Sequence[NodeStatus]) -> int:
-        """Write changed nodes where the status is still `sources[i]`; return how many rows it was."""
+    async def update(self, nodes: Sequence[NodeState], sources: Sequence[NodeStatus]) -> Pending[str]:
+        """Write changed nodes where the status is still `sources[i]`; return the ids written."""
         rows = [{**node.__dict__, "from_status": source} for node, source in zip(nodes, sources, strict=True)]
-        cursor = await self._conn.execute(
+        return await send(
+            self._conn,
+            scalar_row,
             """
             UPDATE dagapp.dag_node_states AS n
             SET status = u.status, task_id = u.task_id, attempt = u.attempt, retries_used = u.retries_used,
@@ -59,10 +62,10 @@ class NodeRepository:
                 dispatched_at timestamptz, started_at timestamptz, completed_at timestamptz)
             WHERE n.job_id = ANY(%s) AND n.node_id = ANY(%s)
                 AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
+            RETURNING n.node_id
             """,
             (document(rows), list({node.job_id for node in nodes}), list({node.node_id for node in nodes})),
         )
-        return cursor.rowcount
 
     async def start(self, attempts: Sequence[Attempt]) -> None:
         """Move the nodes of just leased attempts from DISPATCHED to RUNNING, in the transaction of the claim."""

@@ -78,10 +78,11 @@ class DecisionWriter:
         if open_results:
             await ResultRepository(conn).settle(open_results)
         await self._finish(conn, steps, now)
-        await _expect(JobRepository(conn).update(jobs), len(jobs), "jobs")
+        written_jobs = await JobRepository(conn).update(jobs)
         if nodes:
-            changed = NodeRepository(conn).update([node for node, _ in nodes], [status for _, status in nodes])
-            await _expect(changed, len(nodes), "nodes")
+            written_nodes = await NodeRepository(conn).update([node for node, _ in nodes], [old for _, old in nodes])
+            _expect(await written_nodes.rows(), len(nodes), "nodes")
+        _expect(await written_jobs.rows(), len(jobs), "jobs")
 
     async def _write_tasks(self, conn: Connection, steps: Sequence[Step], now: datetime) -> None:
         """End, create and repeat attempts, with their messages."""
@@ -111,9 +112,9 @@ class DecisionWriter:
             await notify(conn, [ENDED_CHANNEL])
 
 
-async def _expect(written: Awaitable[int], wanted: int, what: str) -> None:
-    if (count := await written) != wanted:
-        raise StaleWrite(f"{count} of {wanted} {what} were still as they had been read")
+def _expect(written: Sequence[str], wanted: int, what: str) -> None:
+    if len(written) != wanted:
+        raise StaleWrite(f"{len(written)} of {wanted} {what} were still as they had been read")
 
 
 def _dispatched(job: Job, dispatch: Dispatch, now: datetime) -> tuple[Attempt, TaskMessage]:
