@@ -75,9 +75,9 @@ Ref = Label
 Prose = Annotated[str, Field(max_length=10_000), AfterValidator(_prose)]
 Moment = Annotated[str, Field(max_length=64), AfterValidator(_moment)]
 PublicUrl = Annotated[str, Field(max_length=2048), AfterValidator(_public_url)]
-AssetIdText = Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\Z")]
+AssetIdText = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Ordinal = Annotated[int, Field(ge=0, le=MAX_ORDINAL)]
-PlatformIdText = Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9_-]{0,63}\Z")]
+PlatformIdText = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 
 
 class Contract(BaseModel):
@@ -117,7 +117,7 @@ class SubmitOptions(Contract):
     datetime: Moment | None = None
     start_datetime: Moment | None = None
     end_datetime: Moment | None = None
-    collection_id: Annotated[str, Field(pattern=r"\A[a-z0-9][a-z0-9._-]{0,127}\Z")] | None = None
+    collection_id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,127}$")] | None = None
     allow_empty: bool = False
     split_geometries: bool = False
 
@@ -139,7 +139,7 @@ class SubmitRequest(Contract):
     options: SubmitOptions = SubmitOptions()
     callback_url: PublicUrl | None = None
     priority: Annotated[int, Field(ge=1, le=10)] = 5
-    idempotency_key: Annotated[str, Field(pattern=r"\A[\x21-\x7e]{1,255}\Z")] | None = None
+    idempotency_key: Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,255}$")] | None = None
     dry_run: bool = False
 
 
