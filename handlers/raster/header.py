@@ -1,0 +1,110 @@
+"""What the header of an open raster says, checked against the rules."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from rasterio.enums import ColorInterp, MaskFlags
+from rasterio.io import DatasetReader
+
+from core.handlers_catalog import RasterOptions
+from handlers.raster import crs as crs_rules
+from handlers.raster.findings import Findings
+from handlers.raster.georeferencing import Georeferencing, read_georeferencing
+from handlers.raster.nodata import NodataDecision, decide_nodata, in_dtype
+from handlers.raster.options import LOSSY, Options
+from handlers.raster.tiff import Directory
+
+_PLAIN_KINDS: Final = "iuf"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What holds for a raster as far as its header can tell."""
+
+    place: Georeferencing
+    crs_wkt: str
+    crs_code: str | None
+    has_heights: bool
+    nodata: NodataDecision
+    nodata_scalar: Any
+    has_mask: bool
+    alpha_band: int | None
+    has_palette: bool
+    stale_statistics: bool
+
+
+def read_header(
+    src: DatasetReader, page: Directory, options: Options, raw: RasterOptions, findings: Findings
+) -> Header | None:
+    """Return what the header says; None when an error was recorded that leaves nothing to go on with."""
+    plain = _check_dtype(src, findings)
+    place = read_georeferencing(src, page, options, findings, override_crs=raw.override_crs)
+    if not plain or place is None:
+        return None
+    dtype = src.dtypes[0]
+    nodata = decide_nodata(dtype, page.nodata_text, raw.nodata, findings)
+    has_palette = src.count == 1 and src.colorinterp[0] is ColorInterp.palette
+    _check_lossy(src, options, findings, has_palette=has_palette)
+    stale = _has_statistics(src)
+    if stale:
+        findings.info("STATISTICS_RECOMPUTED", "statistics that came with the file are replaced by our own")
+    return Header(
+        place=place,
+        crs_wkt=crs_rules.wkt2(place.crs),
+        crs_code=crs_rules.code_of(place.crs),
+        has_heights=crs_rules.has_vertical(place.crs),
+        nodata=nodata,
+        nodata_scalar=in_dtype(nodata.value, dtype),
+        has_mask=_has_mask(src),
+        alpha_band=_alpha_band(src),
+        has_palette=has_palette,
+        stale_statistics=stale,
+    )
+
+
+def _check_dtype(src: DatasetReader, findings: Findings) -> bool:
+    names = sorted(set(src.dtypes))
+    if any("complex" in name for name in names):
+        findings.reject(
+            "DTYPE_COMPLEX",
+            "dtype",
+            f"pixels are complex numbers ({', '.join(names)}); expected real ones",
+            value=names[0],
+            remediation="Choose amplitude, phase, real or imaginary part and send that.",
+        )
+        return False
+    if len(names) != 1 or np.dtype(names[0]).kind not in _PLAIN_KINDS:
+        findings.reject("DTYPE_UNSUPPORTED", "dtype", f"pixels are {', '.join(names)}; expected one real number type")
+        return False
+    return True
+
+
+def _check_lossy(src: DatasetReader, options: Options, findings: Findings, *, has_palette: bool) -> None:
+    if options.compression not in LOSSY:
+        return
+    bands = src.count - (1 if _alpha_band(src) else 0)
+    if src.dtypes[0] != "uint8" or bands not in (1, 3) or has_palette:
+        findings.reject(
+            "PARAMETER_INVALID",
+            "compression",
+            f"{options.compression} holds one or three bands of uint8 without palette; "
+            f"the raster has {bands} of {src.dtypes[0]}",
+            value=options.compression,
+        )
+
+
+def _has_mask(src: DatasetReader) -> bool:
+    flags = src.mask_flag_enums[0]
+    return MaskFlags.per_dataset in flags and MaskFlags.alpha not in flags
+
+
+def _alpha_band(src: DatasetReader) -> int | None:
+    for band, color in enumerate(src.colorinterp, 1):
+        if color is ColorInterp.alpha and src.count > 1:
+            return band
+    return None
+
+
+def _has_statistics(src: DatasetReader) -> bool:
+    return any(key.startswith("STATISTICS_") for band in src.indexes for key in src.tags(band))

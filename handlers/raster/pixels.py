@@ -1,0 +1,144 @@
+"""Judges what the scan of all pixels found: emptiness, alpha, NaN, and the type of the raster."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rasterio.io import DatasetReader
+
+from core.handlers_catalog import RasterOptions
+from handlers.raster.facts import NodataValue, RasterType, Validity
+from handlers.raster.findings import Findings
+from handlers.raster.header import Header
+from handlers.raster.options import LOSSY, Options
+from handlers.raster.scan import Scan
+from handlers.raster.types import Evidence, contradiction, detect_type, is_spectral
+
+MOSTLY_EMPTY_SHARE: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class PixelFacts:
+    """Fields of `RasterFacts` that only the pixels can tell."""
+
+    nodata: NodataValue
+    validity: Validity
+    alpha_is_data: bool
+    nonfinite_pixels: int
+    raster_type: RasterType
+    type_evidence: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def judge_pixels(
+    src: DatasetReader,
+    header: Header,
+    scanned: Scan | None,
+    options: Options,
+    raw: RasterOptions,
+    name: str,
+    findings: Findings,
+) -> PixelFacts:
+    """Apply the rules about pixels; without a scan (header only) what only pixels can tell is left open."""
+    alpha_is_data = _alpha_is_data(src, header, scanned, findings)
+    has_alpha = header.alpha_band is not None and not alpha_is_data
+    if scanned is not None:
+        _check_emptiness(scanned, raw, findings, alpha_is_data=alpha_is_data)
+    validity = _validity(header, has_alpha=has_alpha)
+    nodata = header.nodata.value
+    if validity in (Validity.MASK, Validity.ALPHA) and nodata is not None:
+        findings.warn(
+            "NODATA_IGNORED", f"the file has a mask and nodata {nodata}; the mask wins", field="nodata", was=nodata
+        )
+        nodata = None
+    nonfinite = scanned.nonfinite_pixels if scanned else 0
+    if nonfinite and validity in (Validity.ALL, Validity.NODATA):
+        nodata, validity = _nodata_for_nonfinite(nodata, nonfinite, findings), Validity.NODATA
+    if options.compression in LOSSY and validity is Validity.NODATA:
+        findings.warn(
+            "NODATA_TO_MASK",
+            f"{options.compression} cannot keep nodata {nodata} exactly; a mask is used",
+            field="nodata",
+        )
+    raster_type, evidence = _type(src, header, scanned, options, name, findings, has_alpha=has_alpha)
+    return PixelFacts(nodata, validity, alpha_is_data, nonfinite, raster_type, evidence)
+
+
+def _alpha_is_data(src: DatasetReader, header: Header, scanned: Scan | None, findings: Findings) -> bool:
+    band = header.alpha_band
+    if band is None:
+        return False
+    spectral = is_spectral(src.descriptions[band - 1])
+    if not spectral and (scanned is None or scanned.alpha.is_mask_like):
+        return False
+    why = "its name is spectral" if spectral else "its values are no mask"
+    findings.warn(
+        "ALPHA_IS_DATA", f"band {band} is marked alpha but {why}; it is kept as data", field="bands", was="alpha"
+    )
+    return True
+
+
+def _check_emptiness(scanned: Scan, raw: RasterOptions, findings: Findings, *, alpha_is_data: bool) -> None:
+    valid = scanned.valid_without_alpha if alpha_is_data else scanned.valid_pixels
+    if valid == 0 and not raw.allow_empty:
+        findings.reject(
+            "RASTER_EMPTY",
+            "file",
+            f"none of its {scanned.total_pixels} pixels holds data",
+            remediation="Send a raster with data, or set options.allow_empty.",
+        )
+    elif valid < MOSTLY_EMPTY_SHARE * scanned.total_pixels:
+        findings.warn("RASTER_MOSTLY_EMPTY", f"only {valid} of {scanned.total_pixels} pixels hold data", field="file")
+
+
+def _validity(header: Header, *, has_alpha: bool) -> Validity:
+    if header.has_mask:
+        return Validity.MASK
+    if has_alpha:
+        return Validity.ALPHA
+    return Validity.ALL if header.nodata.value is None else Validity.NODATA
+
+
+def _nodata_for_nonfinite(nodata: NodataValue, count: int, findings: Findings) -> NodataValue:
+    if nodata is None:
+        findings.warn(
+            "NODATA_SET_TO_NAN", f"{count} values are NaN or infinite; nodata was set to NaN", field="nodata", now="nan"
+        )
+        return "nan"
+    findings.warn(
+        "NONFINITE_REPLACED", f"{count} NaN or infinite values became nodata {nodata}", field="nodata", now=nodata
+    )
+    return nodata
+
+
+def _type(
+    src: DatasetReader,
+    header: Header,
+    scanned: Scan | None,
+    options: Options,
+    name: str,
+    findings: Findings,
+    *,
+    has_alpha: bool,
+) -> tuple[RasterType, str]:
+    classes = scanned.distinct.values if scanned and scanned.valid_pixels else None
+    seen = Evidence(
+        dtype=src.dtypes[0],
+        colors=tuple(color.name for color in src.colorinterp),
+        descriptions=tuple(text or "" for text in src.descriptions),
+        name=name,
+        has_palette=header.has_palette,
+        has_alpha=has_alpha,
+        has_heights=header.has_heights,
+        distinct=None if classes is None else len(classes),
+        minimum=scanned.minimum if scanned else None,
+        maximum=scanned.maximum if scanned else None,
+    )
+    if options.raster_type is None:
+        return detect_type(seen)
+    reason = contradiction(options.raster_type, seen)
+    if reason:
+        findings.reject("PARAMETER_INVALID", "raster_type", reason, value=str(options.raster_type))
+    return options.raster_type, "stated by the submit"

@@ -1,0 +1,67 @@
+"""Decides what must happen to a raster before GDAL's COG driver may copy it, and in which CRS it ends up."""
+
+from dataclasses import dataclass
+
+from pyproj import CRS
+from rasterio.transform import Affine
+
+from handlers.raster import crs as crs_rules
+from handlers.raster.facts import CrsSource, Orientation, RasterFacts, Validity
+from handlers.raster.profiles import CogProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps, in this order: rewrite (exact, pixel by pixel), warp (resampled), COG."""
+
+    rewrite: tuple[str, ...]
+    """Why a plain copy is written first; empty when the source can be copied as it is."""
+    warp_to: str | None
+    """WKT2 to resample into, None when pixels stay where they are."""
+    final_crs: str
+    """WKT2 of the result."""
+    nodata_to_mask: bool
+
+
+def make_plan(facts: RasterFacts, target_crs: CRS | None, profile: CogProfile) -> Plan:
+    """Return the steps for a raster."""
+    source_crs = CRS.from_wkt(facts.crs_wkt)
+    elsewhere = target_crs is not None and not _same_place(source_crs, target_crs)
+    to_mask = profile.is_lossy and facts.validity is Validity.NODATA
+    final = target_crs if elsewhere and target_crs is not None else source_crs
+    warp = elsewhere or facts.orientation is Orientation.ROTATED
+    return Plan(
+        rewrite=tuple(_reasons(facts, nodata_to_mask=to_mask)),
+        warp_to=crs_rules.wkt2(crs_rules.horizontal(final)) if warp else None,
+        final_crs=crs_rules.wkt2(final),
+        nodata_to_mask=to_mask,
+    )
+
+
+def final_transform(facts: RasterFacts) -> Affine:
+    """Return the geotransform after flipping, rolling and shifting; a rotated one stays."""
+    a, _, c, _, e, f = facts.transform
+    if facts.orientation is Orientation.ROTATED:
+        return Affine(*facts.transform)
+    if facts.orientation is Orientation.FLIPPED:
+        west, _, _, north = facts.bounds
+        a, c, e, f = abs(a), west, -abs(e), north
+    return Affine(a, 0.0, c + facts.roll_columns * a + facts.longitude_shift, 0.0, e, f)
+
+
+def _same_place(left: CRS, right: CRS) -> bool:
+    return crs_rules.equal(left, right) or crs_rules.equal(crs_rules.horizontal(left), right)
+
+
+def _reasons(facts: RasterFacts, *, nodata_to_mask: bool) -> list[str]:
+    reasons = {
+        "crs": facts.crs_source is CrsSource.SUBMIT,
+        "orientation": facts.orientation is Orientation.FLIPPED,
+        "longitude": bool(facts.longitude_shift or facts.roll_columns),
+        "nodata": facts.nodata != facts.file_nodata or (facts.nodata is None and facts.nodata_tag is not None),
+        "nonfinite": facts.nonfinite_pixels > 0 and facts.validity is Validity.NODATA,
+        "alpha": facts.alpha_is_data,
+        "statistics": facts.stale_statistics,
+        "mask": nodata_to_mask,
+    }
+    return [reason for reason, holds in reasons.items() if holds]

@@ -1,0 +1,172 @@
+"""Writes an uncompressed tiled copy of a raster in which everything is as the rules want it, pixels untouched.
+
+Only flips, rolls, and the replacement of non-finite values by nodata happen to pixels here; nothing is resampled.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import rasterio
+from numpy.typing import NDArray
+from rasterio.enums import ColorInterp
+from rasterio.io import DatasetReader, DatasetWriter
+from rasterio.transform import Affine
+from rasterio.windows import Window
+
+from core.errors import DataError
+from handlers.raster.crs import to_rasterio
+from handlers.raster.facts import Orientation, RasterFacts, Validity
+from handlers.raster.nodata import as_number, equals_nodata, in_dtype
+from handlers.raster.plan import Plan, final_transform
+from handlers.raster.profiles import BLOCK_SIZE
+from handlers.raster.windows import block_windows, row_windows
+
+Array = NDArray[Any]
+OnWindow = Callable[[int, int], None]
+
+_EXACT_IN_DOUBLE: Final = 2**53
+_RGB: Final = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
+
+
+def rewrite(src: DatasetReader, target: Path, facts: RasterFacts, plan: Plan, on_window: OnWindow) -> None:
+    """Write the copy.
+
+    Args:
+        src: the open source.
+        target: path of the copy, which must not exist.
+        facts: what the rules decided.
+        plan: whether nodata becomes a mask.
+        on_window: called with pixels done and pixels in all.
+
+    Raises:
+        DataError: DTYPE_UNSUPPORTED when a 64-bit nodata value could not be carried over exactly.
+    """
+    nodata = None if plan.nodata_to_mask else _exact(facts)
+    colors = final_colors(src, alpha_is_data=facts.alpha_is_data)
+    # A rotated or GCP raster keeps its own place until it is warped.
+    with create_plain(src, target, shape=src.shape, nodata=nodata, colors=colors) as dst:
+        _place(src, dst, facts)
+        copy_metadata(src, dst, colors)
+        total = src.width * src.height
+        done = 0
+        for here in _windows(src, facts):
+            data, mask = _read(src, here, facts, to_mask=plan.nodata_to_mask)
+            dst.write(data, window=here)
+            if mask is not None:
+                dst.write_mask(mask, window=here)
+            done += here.width * here.height
+            on_window(done, total)
+
+
+def create_plain(
+    src: DatasetReader,
+    target: Path,
+    *,
+    shape: tuple[int, int],
+    nodata: float | int | None,
+    colors: tuple[ColorInterp, ...],
+    **place: Any,
+) -> DatasetWriter:
+    """Create an empty uncompressed tiled TIFF with the bands of `src`."""
+    height, width = shape
+    palette = colors == (ColorInterp.palette,)
+    photometric = "RGB" if colors[:3] == _RGB else ("PALETTE" if palette and src.dtypes[0] == "uint8" else "MINISBLACK")
+    return rasterio.open(
+        target,
+        "w",
+        driver="GTiff",
+        width=width,
+        height=height,
+        count=src.count,
+        dtype=src.dtypes[0],
+        nodata=nodata,
+        tiled=True,
+        blockxsize=BLOCK_SIZE,
+        blockysize=BLOCK_SIZE,
+        interleave="pixel" if colors[:3] == _RGB else "band",
+        photometric=photometric,
+        alpha="YES" if ColorInterp.alpha in colors else "NO",
+        BIGTIFF="IF_SAFER",
+        **place,
+    )
+
+
+def final_colors(src: DatasetReader, *, alpha_is_data: bool) -> tuple[ColorInterp, ...]:
+    """Return the colour interpretations, an alpha band that is data becoming undefined."""
+    if not alpha_is_data:
+        return tuple(src.colorinterp)
+    return tuple(ColorInterp.undefined if color is ColorInterp.alpha else color for color in src.colorinterp)
+
+
+def copy_metadata(src: DatasetReader, dst: DatasetWriter, colors: tuple[ColorInterp, ...]) -> None:
+    """Carry over what stays true: names, units, scale, offset, palette and tags, but no statistics."""
+    dst.colorinterp = colors
+    dst.update_tags(**src.tags())
+    dst.descriptions = src.descriptions
+    dst.scales = src.scales
+    dst.offsets = src.offsets
+    for band in src.indexes:
+        unit = src.units[band - 1]
+        if unit:
+            dst.set_band_unit(band, unit)
+        tags = {key: value for key, value in src.tags(band).items() if not key.startswith("STATISTICS_")}
+        if tags:
+            dst.update_tags(band, **tags)
+    if colors == (ColorInterp.palette,):
+        dst.write_colormap(1, src.colormap(1))
+
+
+def _exact(facts: RasterFacts) -> float | int | None:
+    nodata = as_number(facts.nodata)
+    if isinstance(nodata, int) and abs(nodata) > _EXACT_IN_DOUBLE:
+        raise DataError(
+            f"nodata {nodata} of {facts.dtype} pixels cannot be carried over exactly",
+            code="DTYPE_UNSUPPORTED",
+            field="dtype",
+            value=facts.dtype,
+            remediation="Use a nodata value within ±2^53, or a 32-bit type.",
+        )
+    return nodata
+
+
+def _place(src: DatasetReader, dst: DatasetWriter, facts: RasterFacts) -> None:
+    if facts.has_gcps:
+        dst.gcps = (src.gcps[0], to_rasterio(facts.crs_wkt))
+        return
+    dst.crs = to_rasterio(facts.crs_wkt)
+    dst.transform = Affine(*final_transform(facts)[:6])
+
+
+def _windows(src: DatasetReader, facts: RasterFacts) -> Iterator[Window]:
+    """Yield windows of the copy; whole rows when columns move."""
+    pixel_bytes = np.dtype(facts.dtype).itemsize * facts.count
+    if facts.roll_columns or facts.orientation is Orientation.FLIPPED:
+        return row_windows(src.width, src.height, pixel_bytes, BLOCK_SIZE)
+    block_height, block_width = src.block_shapes[0]
+    return block_windows(src.width, src.height, block_width, block_height, pixel_bytes)
+
+
+def _read(src: DatasetReader, here: Window, facts: RasterFacts, *, to_mask: bool) -> tuple[Array, Array | None]:
+    """Return the pixels for a window of the copy, and their mask when the copy has one."""
+    flip_rows = facts.orientation is Orientation.FLIPPED and facts.transform[4] > 0
+    top = src.height - here.row_off - here.height if flip_rows else here.row_off
+    there = Window(here.col_off, top, here.width, here.height)
+    data = src.read(window=there)
+    mask = src.read_masks(1, window=there) if facts.validity is Validity.MASK else None
+    nodata = in_dtype(facts.nodata, facts.dtype)
+    if nodata is not None and data.dtype.kind == "f" and facts.nonfinite_pixels:
+        data[~np.isfinite(data)] = nodata
+    if to_mask:
+        mask = (~equals_nodata(data, nodata)).any(axis=0).astype(np.uint8) * 255
+    return _arranged(data, facts), None if mask is None else _arranged(mask, facts)
+
+
+def _arranged(pixels: Array, facts: RasterFacts) -> Array:
+    if facts.orientation is Orientation.FLIPPED:
+        if facts.transform[4] > 0:
+            pixels = pixels[..., ::-1, :]
+        if facts.transform[0] < 0:
+            pixels = pixels[..., ::-1]
+    return np.roll(pixels, -facts.roll_columns, axis=-1) if facts.roll_columns else pixels

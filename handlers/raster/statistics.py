@@ -1,0 +1,174 @@
+"""Statistics of the valid pixels of each band: exact extremes, mean and deviation, and the p2 and p98 for rendering.
+
+8- and 16-bit integers are counted value by value in one pass, so everything is exact. Others take two passes: moments,
+then a histogram of 65,536 bins between the extremes, so that percentiles are off by at most 1/65,536 of the range.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rasterio.enums import ColorInterp, MaskFlags
+from rasterio.io import DatasetReader
+
+from handlers.raster.facts import NodataValue
+from handlers.raster.nodata import equals_nodata, in_dtype
+from handlers.raster.rewrite import OnWindow
+from handlers.raster.scan import MAX_CLASSES, Distinct
+from handlers.raster.windows import block_windows
+
+BINS: Final = 65_536
+LOW_SHARE: Final = 0.02
+HIGH_SHARE: Final = 0.98
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BandStatistics:
+    """Of the valid pixels of one band; numbers are None when there are none."""
+
+    minimum: float | None
+    maximum: float | None
+    mean: float | None
+    stddev: float | None
+    p2: float | None
+    p98: float | None
+    valid_percent: float
+    classes: tuple[int, ...] | None
+    """Distinct values of an integer band, None when there are more than 64."""
+
+
+NOTHING_VALID: Final = BandStatistics(None, None, None, None, None, None, 0.0, ())
+
+
+@dataclass(slots=True)
+class _Moments:
+    """Running count, extremes, mean and squared deviation (Chan's parallel update)."""
+
+    count: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+    mean: float = 0.0
+    squares: float = 0.0
+    distinct: Distinct = field(default_factory=Distinct)
+
+    def add(self, pixels: Array) -> None:
+        if pixels.size == 0:
+            return
+        values = pixels.astype(np.float64)
+        count, mean = values.size, float(values.mean())
+        delta, total = mean - self.mean, self.count + values.size
+        self.squares += float(np.square(values - mean).sum()) + delta * delta * self.count * count / total
+        self.mean += delta * count / total
+        self.count = total
+        self.low, self.high = min(self.low, pixels.min().item()), max(self.high, pixels.max().item())
+        if pixels.dtype.kind in "iu":
+            self.distinct.add(pixels)
+
+
+def band_statistics(src: DatasetReader, nodata: NodataValue, on_window: OnWindow) -> list[BandStatistics]:
+    """Return the statistics of every band of an open raster; of an alpha band, of all its values."""
+    scalar = in_dtype(nodata, src.dtypes[0])
+    dtype = np.dtype(src.dtypes[0])
+    total = src.width * src.height
+    if dtype.kind in "iu" and dtype.itemsize <= 2:
+        offset = int(np.iinfo(dtype).min)
+        counts = [np.zeros(2 ** (8 * dtype.itemsize), np.int64) for _ in src.indexes]
+        for pixels in _valid_pixels(src, scalar, on_window):
+            for band, values in enumerate(pixels):
+                counts[band] += np.bincount(values.astype(np.int64) - offset, minlength=counts[band].size)
+        return [_from_counts(count, offset, total) for count in counts]
+    moments = [_Moments() for _ in src.indexes]
+    for pixels in _valid_pixels(src, scalar, on_window):
+        for band, values in enumerate(pixels):
+            moments[band].add(values)
+    histograms = [np.zeros(BINS, np.int64) for _ in src.indexes]
+    for pixels in _valid_pixels(src, scalar, on_window):
+        for band, values in enumerate(pixels):
+            histograms[band] += _histogram(values, moments[band])
+    return [_from_moments(*pair, total) for pair in zip(moments, histograms, strict=True)]
+
+
+def _valid_pixels(src: DatasetReader, nodata: Any, on_window: OnWindow) -> Iterator[list[Array]]:
+    """Yield, per window, the valid pixels of each band as flat arrays."""
+    block_height, block_width = src.block_shapes[0]
+    pixel_bytes = np.dtype(src.dtypes[0]).itemsize * src.count
+    masked = MaskFlags.per_dataset in src.mask_flag_enums[0]
+    done, total = 0, src.width * src.height
+    for window in block_windows(src.width, src.height, block_width, block_height, pixel_bytes):
+        data = src.read(window=window)
+        mask = src.read_masks(1, window=window) > 0 if masked else None
+        yield [_valid(values, nodata, mask, color) for values, color in zip(data, src.colorinterp, strict=True)]
+        done += window.width * window.height
+        on_window(done, total)
+
+
+def _valid(values: Array, nodata: Any, mask: NDArray[np.bool_] | None, color: ColorInterp) -> Array:
+    if color is ColorInterp.alpha:
+        return values.ravel()
+    valid = np.isfinite(values) if values.dtype.kind == "f" else np.ones(values.shape, np.bool_)
+    if nodata is not None:
+        valid &= ~equals_nodata(values, nodata)
+    if mask is not None:
+        valid &= mask
+    return values.ravel() if valid.all() else values[valid]
+
+
+def _from_counts(counts: NDArray[np.int64], offset: int, total: int) -> BandStatistics:
+    """Return everything from how often each value occurs."""
+    places = np.flatnonzero(counts)
+    if places.size == 0:
+        return NOTHING_VALID
+    values, weights = places + offset, counts[places]
+    count = int(weights.sum())
+    mean = float((values * weights).sum()) / count
+    squares = float((np.square(values - mean) * weights).sum())
+    below = np.cumsum(weights)
+    low, high = (float(values[np.searchsorted(below, math.ceil(share * count))]) for share in (LOW_SHARE, HIGH_SHARE))
+    return BandStatistics(
+        minimum=int(values[0]),
+        maximum=int(values[-1]),
+        mean=mean,
+        stddev=math.sqrt(squares / count),
+        p2=low,
+        p98=high,
+        valid_percent=100.0 * count / total,
+        classes=tuple(int(value) for value in values) if values.size <= MAX_CLASSES else None,
+    )
+
+
+def _histogram(values: Array, moments: _Moments) -> NDArray[np.int64]:
+    """Return how many values fall into each of `BINS` equal parts of their range."""
+    width = moments.high - moments.low
+    if values.size == 0 or width <= 0 or not math.isfinite(width):
+        return np.zeros(BINS, np.int64)
+    places = (values.astype(np.float64) - moments.low) * (BINS / width)
+    return np.bincount(np.clip(places.astype(np.int64), 0, BINS - 1), minlength=BINS)
+
+
+def _from_moments(moments: _Moments, histogram: NDArray[np.int64], total: int) -> BandStatistics:
+    if moments.count == 0:
+        return NOTHING_VALID
+    classes = moments.distinct.values if isinstance(moments.low, int) else None
+    return BandStatistics(
+        minimum=moments.low,
+        maximum=moments.high,
+        mean=moments.mean,
+        stddev=math.sqrt(moments.squares / moments.count),
+        p2=_percentile(histogram, LOW_SHARE, moments),
+        p98=_percentile(histogram, HIGH_SHARE, moments),
+        valid_percent=100.0 * moments.count / total,
+        classes=None if classes is None else tuple(sorted(classes)),
+    )
+
+
+def _percentile(histogram: NDArray[np.int64], share: float, moments: _Moments) -> float:
+    """Return the middle of the bin in which the share of the pixels is reached."""
+    if not histogram.any():
+        return float(moments.low)
+    place = int(np.searchsorted(np.cumsum(histogram), math.ceil(share * moments.count)))
+    return moments.low + (place + 0.5) * (moments.high - moments.low) / BINS
