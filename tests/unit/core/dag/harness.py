@@ -16,6 +16,7 @@ from core.statuses import AttemptState, JobStatus, NodeStatus
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LEASE_SECONDS = 20.0
+FIXED = {"backoff": "fixed", "initial_delay_seconds": 10, "jitter": 0}
 
 
 def workflow_of(nodes: Mapping[str, Any], **fields: Any) -> Workflow:
@@ -183,3 +184,13 @@ class World:
     def _set_attempt(self, node_id: str, **fields: Any) -> None:
         changed = self.attempt(node_id).model_copy(update=fields)
         self.state = replace(self.state, attempts={**self.state.attempts, node_id: changed})
+
+
+def one_task(**fields: Any) -> World:
+    """Return a world of start, one echo task `a`, end."""
+    return World(workflow_of(chain("a", **fields)))
+
+
+def retrying(**retry: Any) -> World:
+    """Return `one_task` whose retries come 10 seconds later, without jitter."""
+    return one_task(retry={**FIXED, **retry})
