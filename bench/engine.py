@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.measures import CpuMeter, Door, all_at_once, one_at_a_time, percentile
+from bench.skeleton import TABLE
 from cli.stack.layout import REPOSITORY, Shape
 from cli.stack.ports import HOST, choose_ports
 from cli.stack.processes import Part, PartSpec, end_parts, wait_until
@@ -103,17 +104,20 @@ async def measure_skeleton(stack: Stack, parts: dict[str, Part], port: int, size
 
 
 def make_database(stack: Stack) -> str:
-    """Return how the skeleton reaches a database of its own on the same server."""
+    """Return how the skeletons reach a database of their own, with their table, on the same server."""
     with psycopg.connect(stack.cluster.admin_conninfo(), autocommit=True) as conn:
         conn.execute(f"DROP DATABASE IF EXISTS {SKELETON_DATABASE}")
         conn.execute(f"CREATE DATABASE {SKELETON_DATABASE} OWNER {roles.DEPLOY}")
-    return make_conninfo(
+    dsn = make_conninfo(
         host=HOST,
         port=stack.plan.ports["postgres"],
         dbname=SKELETON_DATABASE,
         user=roles.DEPLOY,
         password=stack.credentials.passwords[roles.DEPLOY],
     )
+    with psycopg.connect(dsn) as conn:
+        conn.execute(TABLE)
+    return dsn
 
 
 @contextmanager

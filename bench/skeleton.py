@@ -19,22 +19,20 @@ from psycopg_pool import AsyncConnectionPool
 
 POOL_SIZE = 10
 TABLE = """
-CREATE TABLE IF NOT EXISTS skeleton_jobs (
+CREATE TABLE skeleton_jobs (
     job_id text PRIMARY KEY, status text NOT NULL, inputs jsonb NOT NULL, outputs jsonb,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp())
 """
 
 
 def create_app(dsn: str) -> FastAPI:
-    """Return the app; its table is made when it starts."""
+    """Return the app; `TABLE` exists already."""
     kwargs = {"row_factory": dict_row}
     pool = AsyncConnectionPool[AsyncConnection[DictRow]](dsn, open=False, min_size=2, max_size=POOL_SIZE, kwargs=kwargs)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with pool:
-            async with pool.connection() as conn:
-                await conn.execute(TABLE)
             yield
 
     app = FastAPI(lifespan=lifespan)

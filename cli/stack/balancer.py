@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Coroutine, Iterator, Sequence
 from itertools import chain
+from typing import cast
 
 import uvloop
 
@@ -45,13 +46,14 @@ class Pipe(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.peer: Pipe | None = None
+        self.ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Read nothing until there is a peer; send small writes at once, since Nagle would add 40 ms."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        transport.pause_reading()
+        # uvloop's transports are no subclass of asyncio's.
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.transport.pause_reading()
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes on."""
@@ -59,11 +61,12 @@ class Pipe(asyncio.Protocol):
             self.peer.transport.write(data)
 
     def eof_received(self) -> bool:
-        """Pass a half-close on and keep the other direction open."""
-        if self.peer and self.peer.transport and self.peer.transport.can_write_eof():
-            self.peer.transport.write_eof()
-            return True
-        return False
+        """Pass a half-close on and keep the other direction open; close once both directions have ended."""
+        self.ended = True
+        if self.peer is None or self.peer.transport is None or self.peer.ended:
+            return False
+        self.peer.transport.write_eof()
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Close the other side too."""

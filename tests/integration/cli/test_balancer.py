@@ -1,6 +1,7 @@
 """The round-robin balancer over real sockets."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -8,6 +9,7 @@ import pytest
 
 from cli.stack.balancer import Address, Balancer, RoundRobin
 from cli.stack.ports import HOST, choose_ports
+from tests.support.waiting import await_until
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -100,6 +102,19 @@ async def test_a_half_closed_connection_still_gets_its_answer() -> None:
         await hang_up(writer)
 
 
+async def test_a_connection_that_both_sides_ended_is_forgotten() -> None:
+    async with upstream(b"a") as a:
+        running = Balancer([a])
+        door = await running.listen((HOST, 0))
+        await ask(door, b"x")
+
+        async def forgotten() -> bool:
+            return not running.open
+
+        await await_until(forgotten, "the connection forgotten")
+        await running.close()
+
+
 async def test_a_large_body_passes_whole_through_a_slow_reader() -> None:
     body = b"x" * (8 * 1024 * 1024)
 
@@ -115,6 +130,26 @@ async def test_a_large_body_passes_whole_through_a_slow_reader() -> None:
                 size += len(piece)
         await hang_up(writer)
     assert size == len(body)
+
+
+async def test_the_process_serves_until_sigterm() -> None:
+    port = choose_ports(("door",), {})["door"]
+    async with upstream(b"a") as a:
+        arguments = ["--listen", f"{HOST}:{port}", "--upstream", f"{a[0]}:{a[1]}"]
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "cli.stack.balancer", *arguments)
+        try:
+            await await_until(lambda: answers((HOST, port)), "the balancer listening")
+            assert await ask((HOST, port), b"1", b"2") == [b"a 1", b"a 2"]
+        finally:
+            process.terminate()
+        assert await process.wait() == 0
+
+
+async def answers(address: Address) -> bool:
+    try:
+        return await ask(address, b"x") == [b"a x"]
+    except OSError:
+        return False
 
 
 def test_a_balancer_without_upstreams_is_refused() -> None:
