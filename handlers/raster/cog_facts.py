@@ -26,7 +26,7 @@ def describe_cog(ctx: ProcessContext, path: Path, facts: RasterFacts, compressio
         ctx.progress(done, total, "measuring pixels")
 
     with gdal.open_geotiff(path) as cog:
-        nodata = as_json(cog.nodata)
+        nodata = _nodata(cog)
         statistics = band_statistics(cog, nodata, on_window)
         palette = cog.colormap(1) if cog.colorinterp[0] is ColorInterp.palette else None
         render = default_render(
@@ -39,6 +39,11 @@ def describe_cog(ctx: ProcessContext, path: Path, facts: RasterFacts, compressio
             palette,
         )
         return _facts(cog, facts, nodata, statistics, compression), render
+
+
+def _nodata(cog: DatasetReader) -> NodataValue:
+    whole = cog.nodata is not None and cog.dtypes[0].startswith(("int", "uint"))
+    return int(cog.nodata) if whole else as_json(cog.nodata)
 
 
 def _facts(

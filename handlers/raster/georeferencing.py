@@ -184,7 +184,10 @@ def _around_gcps(gcps: list[object]) -> Affine:
 
 
 def _bounds(transform: Affine, width: int, height: int) -> tuple[float, float, float, float]:
-    xs, ys = zip(*(transform * corner for corner in ((0, 0), (width, 0), (width, height), (0, height))), strict=True)
+    a, b, c, d, e, f = transform[:6]
+    corners = ((0, 0), (width, 0), (width, height), (0, height))
+    xs = [a * column + b * row + c for column, row in corners]
+    ys = [d * column + e * row + f for column, row in corners]
     return min(xs), min(ys), max(xs), max(ys)
 
 

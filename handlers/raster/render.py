@@ -46,7 +46,7 @@ def default_render(
         "resampling": "nearest" if raster_type is RasterType.CATEGORICAL else "bilinear",
     }
     if raster_type is RasterType.CATEGORICAL:
-        classes = palette or _class_colors(chosen[0].classes or ())
+        classes = _used(palette, chosen[0]) if palette else _class_colors(chosen[0].classes or ())
         if classes:
             render |= {"colormap": {str(value): list(rgba) for value, rgba in classes.items()}, "rescale": None}
         else:
@@ -81,6 +81,11 @@ def _named(color: str, colors: Sequence[str], descriptions: Sequence[str | None]
         if words(text or "") == {color}:
             return band
     return None
+
+
+def _used(palette: Palette, band: BandStatistics) -> Palette:
+    """Return the entries of the palette that occur; all of them when there are too many to know."""
+    return {value: palette[value] for value in band.classes or palette if value in palette}
 
 
 def _class_colors(classes: Sequence[int]) -> dict[int, tuple[int, int, int, int]]:

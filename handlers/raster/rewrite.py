@@ -12,7 +12,6 @@ import rasterio
 from numpy.typing import NDArray
 from rasterio.enums import ColorInterp
 from rasterio.io import DatasetReader, DatasetWriter
-from rasterio.transform import Affine
 from rasterio.windows import Window
 
 from core.errors import DataError
@@ -45,9 +44,7 @@ def rewrite(src: DatasetReader, target: Path, facts: RasterFacts, plan: Plan, on
     """
     nodata = None if plan.nodata_to_mask else _exact(facts)
     colors = final_colors(src, alpha_is_data=facts.alpha_is_data)
-    # A rotated or GCP raster keeps its own place until it is warped.
-    with create_plain(src, target, shape=src.shape, nodata=nodata, colors=colors) as dst:
-        _place(src, dst, facts)
+    with create_plain(src, target, shape=src.shape, nodata=nodata, colors=colors, **_place(src, facts)) as dst:
         copy_metadata(src, dst, colors)
         total = src.width * src.height
         done = 0
@@ -131,12 +128,10 @@ def _exact(facts: RasterFacts) -> float | int | None:
     return nodata
 
 
-def _place(src: DatasetReader, dst: DatasetWriter, facts: RasterFacts) -> None:
-    if facts.has_gcps:
-        dst.gcps = (src.gcps[0], to_rasterio(facts.crs_wkt))
-        return
-    dst.crs = to_rasterio(facts.crs_wkt)
-    dst.transform = Affine(*final_transform(facts)[:6])
+def _place(src: DatasetReader, facts: RasterFacts) -> dict[str, Any]:
+    """Return where the copy lies; a rotated or GCP raster keeps its own place until it is warped."""
+    crs = to_rasterio(facts.crs_wkt)
+    return {"crs": crs, "gcps": src.gcps[0]} if facts.has_gcps else {"crs": crs, "transform": final_transform(facts)}
 
 
 def _windows(src: DatasetReader, facts: RasterFacts) -> Iterator[Window]:
