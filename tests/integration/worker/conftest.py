@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from psycopg import AsyncConnection
 
+from core.handlers_catalog import LIGHT_QUEUE
 from core.identity import SERVICE_HEADER
 from core.ids import digest
 from core.wire import (
@@ -24,6 +26,9 @@ from core.wire import (
     TaskMessage,
     TaskResult,
 )
+from messaging.postgres import PostgresTaskQueue
+from tests.support.databases import Database
+from tests.support.waiting import await_until
 
 SERVICE_KEY = "worker-key"
 
@@ -43,6 +48,7 @@ class Orchestrator:
     poison: set[str] = field(default_factory=set)
     """Task ids whose results are refused with 422."""
     revoked: dict[str, str] = field(default_factory=dict)
+    claims_asked: int = 0
     claims: list[ClaimRequest] = field(default_factory=list)
     beats: list[HeartbeatRequest] = field(default_factory=list)
     releases: list[ReleaseRequest] = field(default_factory=list)
@@ -62,6 +68,7 @@ class Orchestrator:
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         assert request.headers[SERVICE_HEADER] == SERVICE_KEY
+        self.claims_asked += request.path.endswith("claims")
         if status := self.failing.get(request.path.rsplit("/", 1)[1]):
             return web.Response(status=status)
         return await handler(request)
@@ -134,3 +141,111 @@ async def orchestrator() -> AsyncIterator[Orchestrator]:
 @pytest.fixture
 def state_dir(tmp_path: Path) -> Path:
     return tmp_path / "state"
+
+
+class Dispatcher:
+    """Puts tasks on the real queue, as an orchestrator's transaction does."""
+
+    def __init__(self, orchestrator: Orchestrator, conn: AsyncConnection[Any]) -> None:
+        self.orchestrator = orchestrator
+        self._conn = conn
+
+    async def __call__(
+        self,
+        task_id: str,
+        handler: str,
+        params: dict[str, Any] | None = None,
+        *,
+        queue: str = LIGHT_QUEUE,
+        timeout_seconds: float = 30,
+        token: str = "aa",
+        dispatch_no: int = 1,
+    ) -> TaskMessage:
+        job_id, node_id, attempt = task_id.split("_")
+        message = TaskMessage(
+            task_id=task_id,
+            job_id=job_id,
+            node_id=node_id,
+            attempt=int(attempt),
+            dispatch_no=dispatch_no,
+            handler=handler,
+            queue=queue,
+            params=params or {},
+            timeout_seconds=timeout_seconds,
+            token=token,
+        )
+        self.orchestrator.dispatched[task_id] = message
+        await PostgresTaskQueue().enqueue(self._conn, [message])
+        await self._conn.commit()
+        return message
+
+    async def waiting(self) -> list[str]:
+        """Return the tasks whose messages are still in the queue."""
+        cursor = await self._conn.execute("SELECT task_id FROM dagqueue.messages ORDER BY task_id")
+        rows = await cursor.fetchall()
+        await self._conn.commit()
+        return [row[0] for row in rows]
+
+    async def dead(self) -> dict[str, str]:
+        """Return dead letters: task -> reason."""
+        cursor = await self._conn.execute("SELECT task_id, reason FROM dagqueue.dead_letters")
+        rows = await cursor.fetchall()
+        await self._conn.commit()
+        return {row[0]: row[1] for row in rows}
+
+    async def result(self, task_id: str, timeout_seconds: float = 20) -> TaskResult:
+        """Wait for a task's result."""
+
+        async def arrived() -> TaskResult | None:
+            return self.orchestrator.results.get(task_id)
+
+        found = await await_until(arrived, f"result of {task_id}", timeout_seconds)
+        assert found is not None
+        return found
+
+    async def empty(self) -> None:
+        """Wait until the queue has no message."""
+
+        async def nothing() -> bool:
+            return await self.waiting() == []
+
+        await await_until(nothing, "the queue is empty")
+
+    async def until(self, condition: Callable[[], Any], what: str) -> Any:
+        """Wait until a condition about the orchestrator holds, and return its value."""
+
+        async def holds() -> Any:
+            return condition()
+
+        return await await_until(holds, what, 15)
+
+
+@pytest.fixture
+def dispatch(orchestrator: Orchestrator, conn: AsyncConnection[Any]) -> Dispatcher:
+    return Dispatcher(orchestrator, conn)
+
+
+@pytest.fixture
+def worker_environment(database: Database, orchestrator: Orchestrator, tmp_path: Path) -> dict[str, str]:
+    return {
+        **database.environment("geodag_worker"),
+        "WORKER_QUEUE": LIGHT_QUEUE,
+        "WORKER_TYPE": "light",
+        "WORKER_STATE_DIR": str(tmp_path / "state"),
+        "WORKER_SCRATCH_DIR": str(tmp_path / "work"),
+        "WORKER_HEALTH_PORT": "0",
+        "WORKER_HEARTBEAT_SECONDS": "0.2",
+        "WORKER_JOURNAL_FILE": str(tmp_path / "journal"),
+        "WORKER_SERVICE_KEY": SERVICE_KEY,
+        "DAG_CALLBACK_URL": orchestrator.url,
+        "BLOB_ROOT": str(tmp_path / "blobs"),
+        "LOG_FORMAT": "text",
+    }
+
+
+@pytest.fixture
+def environment(worker_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Put the worker's settings into this process's environment."""
+    for name, value in worker_environment.items():
+        monkeypatch.setenv(name, value)
+    return worker_environment

@@ -1,0 +1,19 @@
+"""Inline handlers of tests."""
+
+import asyncio
+from typing import Any
+
+from handlers.context import InlineContext, Outcome
+
+
+async def stubborn(ctx: InlineContext, params: Any) -> Outcome:
+    """Hang without ever looking at the context."""
+    await asyncio.Event().wait()
+    return Outcome({})
+
+
+async def write(ctx: InlineContext, params: Any) -> Outcome:
+    """Say as whom the fenced transaction runs."""
+    async with ctx.transaction() as conn:
+        row = await (await conn.execute("SELECT current_user")).fetchone()
+    return Outcome({"user": row[0]})

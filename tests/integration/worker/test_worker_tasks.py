@@ -1,0 +1,269 @@
+"""Tasks through a whole worker: real queue, real subprocesses, a real HTTP peer as orchestrator."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from psycopg import AsyncConnection
+
+from core.errors import Classification
+from core.ports import BlobRef
+from core.wire import ClaimOutcome, TaskStatus
+from repositories.blobs_folder import FolderBlobRepository
+from tests.integration.worker.conftest import Dispatcher
+from tests.integration.worker.running import checkpoints, running
+from tests.support.rows import TOKEN, seed_attempt
+from tests.support.waiting import await_until
+
+pytestmark = pytest.mark.usefixtures("environment")
+
+
+def read(path: str) -> str:
+    return Path(path).read_text()
+
+
+async def test_inline_tasks_run_and_their_messages_are_completed(dispatch: Dispatcher) -> None:
+    async with running():
+        for number in range(100):
+            await dispatch(f"job_echo_{number}", "echo", {"n": number, "x": [1.5, None, "ü"]})
+        for number in range(100):
+            result = await dispatch.result(f"job_echo_{number}")
+            assert result.status is TaskStatus.COMPLETED
+            assert result.output == {"echoed_params": {"n": number, "x": [1.5, None, "ü"]}}
+        await dispatch.empty()
+    assert len(dispatch.orchestrator.claims) <= 100
+
+
+async def test_the_journal_has_one_start_and_one_end_of_every_execution(
+    dispatch: Dispatcher, environment: dict[str, str]
+) -> None:
+    async with running():
+        await dispatch("job_a_0", "echo")
+        await dispatch("job_b_0", "chunk_processor", {"items": [1]})
+        await dispatch.result("job_a_0")
+        await dispatch.result("job_b_0")
+    lines = read(environment["WORKER_JOURNAL_FILE"]).splitlines()
+    assert sorted(lines) == ["job_a_0 finished", "job_a_0 started", "job_b_0 finished", "job_b_0 started"]
+
+
+async def test_params_outside_the_contract_are_the_callers_error(dispatch: Dispatcher) -> None:
+    async with running():
+        await dispatch("job_a_0", "sleep", {"seconds": "1"})
+        await dispatch("job_b_0", "chunk_processor", {"items": [], "unknown": 1})
+        first, second = await dispatch.result("job_a_0"), await dispatch.result("job_b_0")
+    assert first.error is not None
+    assert second.error is not None
+    assert (first.error.code, first.error.field) == ("PARAMETER_INVALID", "seconds")
+    assert (second.error.code, second.error.field) == ("PARAMETER_INVALID", "unknown")
+
+
+async def test_a_refused_claim_completes_the_message_and_runs_nothing(dispatch: Dispatcher) -> None:
+    refusals = [
+        ClaimOutcome.LEASED,
+        ClaimOutcome.SUPERSEDED,
+        ClaimOutcome.CANCELLED,
+        ClaimOutcome.FINISHED,
+        ClaimOutcome.PAUSED,
+    ]
+    for number, outcome in enumerate(refusals):
+        dispatch.orchestrator.outcomes[f"job_a_{number}"] = outcome
+        await dispatch(f"job_a_{number}", "echo")
+    async with running():
+        await dispatch.empty()
+    assert dispatch.orchestrator.results == {}
+    assert await dispatch.dead() == {}
+
+
+async def test_an_unknown_claim_is_dead_lettered_with_the_reason(dispatch: Dispatcher) -> None:
+    dispatch.orchestrator.outcomes["job_a_0"] = ClaimOutcome.UNKNOWN
+    await dispatch("job_a_0", "echo")
+    async with running():
+        await dispatch.empty()
+    assert await dispatch.dead() == {"job_a_0": "test says unknown"}
+
+
+async def test_a_claim_that_does_not_fit_comes_back_later(dispatch: Dispatcher) -> None:
+    dispatch.orchestrator.outcomes["job_a_0"] = ClaimOutcome.NO_FIT
+    await dispatch("job_a_0", "echo")
+    async with running():
+        await dispatch.until(lambda: dispatch.orchestrator.claims, "the claim was asked")
+        assert await dispatch.waiting() == ["job_a_0"]
+        dispatch.orchestrator.outcomes.clear()
+        await dispatch.result("job_a_0")
+
+
+async def test_a_message_that_was_changed_on_the_way_is_not_started(
+    dispatch: Dispatcher, environment: dict[str, str]
+) -> None:
+    message = await dispatch("job_a_0", "echo", {"x": 1})
+    dispatch.orchestrator.dispatched["job_a_0"] = message.model_copy(update={"params": {"x": 2}})
+    async with running():
+        result = await dispatch.result("job_a_0")
+    assert result.error is not None
+    assert result.error.classification is Classification.TRANSIENT
+    assert read(environment["WORKER_JOURNAL_FILE"]) == ""
+
+
+async def test_without_an_answer_the_message_is_kept_and_nothing_more_is_received(dispatch: Dispatcher) -> None:
+    orchestrator = dispatch.orchestrator
+    orchestrator.failing = {"claims": 503, "heartbeats": 503}
+    async with running(worker_slots_inline=1) as run:
+        await dispatch("job_a_0", "echo")
+        await dispatch("job_b_0", "echo")
+        status, body = await run.health("readyz")
+        assert (status, body) == (503, {"ready": False})
+        assert await dispatch.waiting() == ["job_a_0", "job_b_0"]
+        orchestrator.failing = {}
+        await dispatch.result("job_a_0")
+        await dispatch.result("job_b_0")
+        await dispatch.empty()
+    claim_ids = [claim.claim_id for call in orchestrator.claims for claim in call.claims]
+    assert len(claim_ids) == 2
+
+
+async def test_a_subprocess_task_waits_for_its_slot_while_inline_tasks_go_on(dispatch: Dispatcher) -> None:
+    async with running():
+        await dispatch("job_a_0", "wait_for_cancel")
+        await dispatch.until(lambda: dispatch.orchestrator.claims, "the first task is claimed")
+        await dispatch("job_b_0", "chunk_processor", {"items": [1]})
+        await dispatch("job_c_0", "echo")
+        await dispatch.result("job_c_0")
+        assert await dispatch.waiting() == ["job_b_0"]
+        dispatch.orchestrator.revoked["job_a_0"] = "cancelled"
+        await dispatch.result("job_b_0")
+
+
+async def test_a_revoked_task_is_killed_and_reports_nothing(dispatch: Dispatcher) -> None:
+    orchestrator = dispatch.orchestrator
+    async with running() as run:
+        await dispatch("job_a_0", "hang")
+        saved = await dispatch.until(lambda: checkpoints(orchestrator), "the checkpoint went out with a beat")
+        orchestrator.revoked["job_a_0"] = "job cancelled"
+        await dispatch.until(lambda: not psutil.pid_exists(saved["job_a_0"]["state"]["pid"]), "the process is gone")
+        await dispatch("job_b_0", "look_around", {"value": 1})
+        await dispatch.result("job_b_0")
+        _, health = await run.health()
+        assert health["free_slots"] == {"inline": 64, "subprocess": 1}
+    assert "job_a_0" not in orchestrator.results
+    assert orchestrator.released() == {}
+
+
+async def test_a_revoked_inline_task_is_cancelled(dispatch: Dispatcher) -> None:
+    async with running() as run:
+        await dispatch("job_a_0", "sleep", {"seconds": 600})
+        dispatch.orchestrator.revoked["job_a_0"] = "overtaken"
+
+        async def idle() -> bool:
+            return (await run.health())[1]["running"] == [] and bool(dispatch.orchestrator.claims)
+
+        await dispatch.until(lambda: dispatch.orchestrator.claims, "claimed")
+        await await_until(idle, "the slot is free again")
+    assert dispatch.orchestrator.results == {}
+
+
+@pytest.mark.parametrize("handler", ["hang", "sleep", "inline.stubborn"])
+async def test_a_task_beyond_its_time_is_stopped_and_reported(dispatch: Dispatcher, handler: str) -> None:
+    async with running():
+        await dispatch("job_a_0", handler, {"seconds": 600} if handler == "sleep" else {}, timeout_seconds=1)
+        result = await dispatch.result("job_a_0")
+    assert result.error is not None
+    assert (result.error.code, result.error.classification) == ("TASK_TIMEOUT", Classification.TRANSIENT)
+
+
+async def test_memory_of_a_task_is_limited_and_its_peak_reported(dispatch: Dispatcher) -> None:
+    async with running(worker_task_memory_bytes=300 << 20):
+        await dispatch("job_a_0", "allocate", {"size_bytes": 500 << 20})
+        await dispatch("job_b_0", "allocate", {"size_bytes": 100 << 20})
+        too_much, fits = await dispatch.result("job_a_0"), await dispatch.result("job_b_0")
+    assert too_much.error is not None
+    assert too_much.error.code == "TASK_OUT_OF_MEMORY"
+    assert fits.status is TaskStatus.COMPLETED
+    assert fits.peak_rss_bytes is not None
+    assert fits.peak_rss_bytes > 100 << 20
+
+
+async def test_a_subprocess_that_is_killed_fails_transiently_naming_the_signal(dispatch: Dispatcher) -> None:
+    async with running():
+        await dispatch("job_a_0", "kill_itself", {"signal": "SIGSEGV"})
+        result = await dispatch.result("job_a_0")
+    assert result.error is not None
+    assert (result.error.code, result.error.classification) == ("INTERNAL", Classification.TRANSIENT)
+    assert "SIGSEGV" in result.error.message
+
+
+async def test_scratch_is_removed_after_every_task_and_leftovers_at_the_start(
+    dispatch: Dispatcher, environment: dict[str, str]
+) -> None:
+    leftover = Path(environment["WORKER_SCRATCH_DIR"]) / "old_task_1" / "out"
+    leftover.mkdir(parents=True)
+    async with running():
+        assert not leftover.parent.exists()
+        await dispatch("job_a_0", "litter")
+        result = await dispatch.result("job_a_0")
+        assert result.output is not None
+        assert os.listdir(environment["WORKER_SCRATCH_DIR"]) == [".lock"]
+
+
+async def test_a_staged_blob_goes_in_and_an_uploaded_file_comes_out_under_the_attempts_name(
+    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "in").write_bytes(b"abc")
+    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
+    await blobs.upload(tmp_path / "in", BlobRef("bronze", "in/a"))
+    params = {"source": "bronze/in/a", "file": "a.bin", "output_prefix": "silver/asset/0/r1"}
+    async with running():
+        await dispatch("job_a_0", "write_file", params)
+        result = await dispatch.result("job_a_0")
+    assert result.output == {"blob_path": "silver/asset/0/r1/job_a_0/a.bin"}
+    assert [finding.code for finding in result.findings] == ["DOUBLED"]
+    assert result.metrics["blocks"] == 2
+    stored = await blobs.stage(BlobRef("silver", "asset/0/r1/job_a_0/a.bin"), tmp_path)
+    assert read(str(stored)) == "abcabc"
+
+
+async def test_a_missing_source_is_file_not_found(dispatch: Dispatcher) -> None:
+    params = {"source": "bronze/missing", "file": "a.bin", "output_prefix": "silver/x"}
+    async with running():
+        await dispatch("job_a_0", "write_file", params)
+        result = await dispatch.result("job_a_0")
+    assert result.error is not None
+    assert (result.error.code, result.error.user_fixable) == ("FILE_NOT_FOUND", True)
+
+
+@pytest.mark.parametrize("file", ["../../x", "/etc/passwd", "missing", "a.bin/..", ".hidden"])
+async def test_a_handler_cannot_have_foreign_files_uploaded(
+    dispatch: Dispatcher, tmp_path: Path, environment: dict[str, str], file: str
+) -> None:
+    (tmp_path / "in").write_bytes(b"abc")
+    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
+    await blobs.upload(tmp_path / "in", BlobRef("bronze", "in"))
+    async with running():
+        await dispatch("job_a_0", "write_file", {"source": "bronze/in", "file": file, "output_prefix": "silver/x"})
+        await dispatch("job_b_0", "link_out", {"output_prefix": "silver/x"})
+        results = [await dispatch.result("job_a_0"), await dispatch.result("job_b_0")]
+    assert [result.error and result.error.code for result in results] == ["INTERNAL", "INTERNAL"]
+    assert await blobs.delete_prefix("silver", "x") == 0
+
+
+async def test_an_output_that_breaks_its_contract_fails_naming_the_path(dispatch: Dispatcher) -> None:
+    async with running():
+        await dispatch("job_a_0", "answer", {"what": "nan"})
+        result = await dispatch.result("job_a_0")
+    assert result.error is not None
+    assert "output.deep[0].bad is nan" in result.error.message
+
+
+async def test_a_handlers_transaction_commits_only_while_its_attempt_is_leased(
+    dispatch: Dispatcher, conn: AsyncConnection[Any]
+) -> None:
+    seeded = await seed_attempt(conn, "leased", "job")
+    expired = await seed_attempt(conn, "expired", "gone")
+    async with running():
+        await dispatch(seeded.task_id, "inline.write", token=TOKEN)
+        await dispatch(expired.task_id, "inline.write", token=TOKEN)
+        held, lost = await dispatch.result(seeded.task_id), await dispatch.result(expired.task_id)
+    assert held.output == {"user": "geodag_worker"}
+    assert lost.error is not None
+    assert lost.error.code == "FENCE_LOST"
