@@ -5,14 +5,16 @@ nothing that is secret in SQL text, and works for a superuser as well as for `az
 and roles but is not one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from psycopg import AsyncConnection, sql
+import psycopg
+from psycopg import AsyncConnection, errors, sql
 
 from repositories import roles
 
 LOCK_KEY = 4241
-"""Transaction advisory lock of bootstrap and migrations; roles are shared by the whole cluster."""
+"""Transaction advisory lock of bootstrap and migrations of one database."""
+COLLISION_RETRIES = 10
 
 
 async def prepare(conn: AsyncConnection, passwords: Mapping[str, str] | None = None) -> None:
@@ -22,15 +24,33 @@ async def prepare(conn: AsyncConnection, passwords: Mapping[str, str] | None = N
         conn: Of the administrator, connected to the database that is to hold geodag.
         passwords: Role to password, for roles that log in with one; the server sees only SCRAM verifiers.
     """
-    async with conn.transaction():
-        await conn.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
-        await _create_extensions(conn)
-        await _create_roles(conn)
-        await _grant_memberships(conn)
-        await _apply_settings(conn)
-        await _grant_database(conn)
-        for role, password in (passwords or {}).items():
-            await set_password(conn, role, password)
+    for left in range(COLLISION_RETRIES, -1, -1):
+        try:
+            async with conn.transaction():
+                await _prepare(conn, passwords or {})
+        except psycopg.Error as error:
+            if not left or not _is_collision(error):
+                raise
+        else:
+            break
+
+
+def _is_collision(error: psycopg.Error) -> bool:
+    """Return whether another database's bootstrap got in between: roles are the cluster's, advisory locks are not."""
+    if isinstance(error, errors.DuplicateObject | errors.UniqueViolation | errors.DeadlockDetected):
+        return True
+    return isinstance(error, errors.InternalError) and "tuple concurrently updated" in str(error)
+
+
+async def _prepare(conn: AsyncConnection, passwords: Mapping[str, str]) -> None:
+    await conn.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+    await _create_extensions(conn)
+    await _create_roles(conn)
+    await _grant_memberships(conn)
+    await _apply_settings(conn)
+    await _grant_here(conn)
+    for role, password in passwords.items():
+        await set_password(conn, role, password)
 
 
 async def set_password(conn: AsyncConnection, role: str, password: str) -> None:
@@ -93,23 +113,19 @@ async def _apply_settings(conn: AsyncConnection) -> None:
         await _run(conn, f"ALTER ROLE {{}} SET search_path = {roles.SEARCH_PATHS[role]}", role)
 
 
-async def _grant_database(conn: AsyncConnection) -> None:
+async def grant_database(conn: AsyncConnection, database: str) -> None:
+    """Give the rights on the database itself; a clone of a database does not inherit them."""
+    await _run(conn, "REVOKE ALL ON DATABASE {} FROM PUBLIC", database)
+    for privilege, grantees in roles.DATABASE_RIGHTS.items():
+        names = ", ".join("{}" for _ in grantees)
+        await _run(conn, f"GRANT {privilege} ON DATABASE {{}} TO {names}", database, *grantees)
+
+
+async def _grant_here(conn: AsyncConnection) -> None:
     cursor = await conn.execute("SELECT current_database()")
     row = await cursor.fetchone()
-    database = row[0] if row else ""
-    await _run(conn, "REVOKE ALL ON DATABASE {} FROM PUBLIC", database)
+    await grant_database(conn, row[0] if row else "")
     await _run(conn, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    await _grant(conn, "CONNECT", database, roles.CONNECT)
-    await _grant(conn, "TEMPORARY", database, roles.TEMPORARY)
-    await _grant(conn, "CREATE", database, (roles.OWNER, roles.DEPLOY, "pgstac_admin"))
-
-
-async def _grant(conn: AsyncConnection, privilege: str, database: str, grantees: Iterable[str]) -> None:
-    names = sql.SQL(", ").join(sql.Identifier(grantee) for grantee in grantees)
-    await conn.execute(
-        sql.SQL("GRANT {} ON DATABASE {} TO {}").format(sql.SQL(privilege), sql.Identifier(database), names),
-        prepare=False,
-    )
 
 
 async def _run(conn: AsyncConnection, statement: str, *names: str) -> None:

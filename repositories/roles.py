@@ -62,6 +62,12 @@ SEARCH_PATHS: Final = MappingProxyType(
 )
 """Our own SQL names its schemas; pgstac's functions and PostGIS need theirs."""
 
-CONNECT: Final = (*LOGIN_ROLES, OWNER)
-TEMPORARY: Final = (DEPLOY, ORCHESTRATOR, WORKER, *PGSTAC_ROLES)
-"""pgstac's staging triggers and searches use temporary tables."""
+DATABASE_RIGHTS: Final = MappingProxyType(
+    {
+        "CONNECT": (*LOGIN_ROLES, OWNER),
+        # pgstac's staging triggers and searches use temporary tables.
+        "TEMPORARY": (DEPLOY, ORCHESTRATOR, WORKER, *PGSTAC_ROLES),
+        "CREATE": (OWNER, DEPLOY, "pgstac_admin"),
+    }
+)
+"""Right on the database itself to who has it; PUBLIC has none."""

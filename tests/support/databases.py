@@ -22,6 +22,7 @@ from repositories.deploy import deploy
 TEMPLATE = "geodag_template"
 PASSWORDS = {role: f"test-{role}" for role in roles.LOGIN_ROLES}
 _FOLDER_KEY = pytest.StashKey[Path]()
+_PREFIX = "geodag-pg-"
 _COUNTER = itertools.count()
 
 
@@ -29,9 +30,18 @@ def shared_folder(config: pytest.Config) -> Path:
     """Return the folder all processes of this run share; made by the controller, passed to xdist's workers."""
     if _FOLDER_KEY not in config.stash:
         passed = getattr(config, "workerinput", {}).get("geodag_folder")
-        folder = Path(passed) if passed else Path(tempfile.mkdtemp(prefix="geodag-pg-"))
-        config.stash[_FOLDER_KEY] = folder
+        config.stash[_FOLDER_KEY] = Path(passed) if passed else _new_folder()
     return config.stash[_FOLDER_KEY]
+
+
+def _new_folder() -> Path:
+    """Return a new folder named after this process, after removing what killed runs left behind."""
+    root = Path(tempfile.gettempdir())
+    for left in root.glob(f"{_PREFIX}*-*"):
+        owner = left.name.removeprefix(_PREFIX).split("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and os.access(left, os.W_OK):
+            Server(left).destroy()
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +99,11 @@ class Server:
         name = f"t_{os.getpid()}_{next(_COUNTER)}"
         with self._lock(), psycopg.connect(self.cluster.admin_conninfo(), autocommit=True) as conn:
             conn.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*map(sql.Identifier, (name, TEMPLATE))))
-            # A clone does not copy the rights on the database itself.
-            conn.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(sql.Identifier(name)))
-            for privilege, grantees in (
-                ("CONNECT", roles.CONNECT),
-                ("TEMPORARY", roles.TEMPORARY),
-                ("CREATE", (roles.OWNER, roles.DEPLOY, "pgstac_admin")),
-            ):
+            for privilege, grantees in roles.DATABASE_RIGHTS.items():
                 names = sql.SQL(", ").join(map(sql.Identifier, grantees))
-                grant = sql.SQL("GRANT {} ON DATABASE {} TO {}")
-                conn.execute(grant.format(sql.SQL(privilege), sql.Identifier(name), names))
+                grant = sql.SQL("GRANT {} ON DATABASE {} TO {}").format(sql.SQL(privilege), sql.Identifier(name), names)
+                conn.execute(grant)
+            conn.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(sql.Identifier(name)))
         return Database(name, "127.0.0.1", self.cluster.port, self.cluster.admin_conninfo(name))
 
     def drop(self, database: Database) -> None:
