@@ -47,23 +47,42 @@ class Pipe(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.peer: Pipe | None = None
         self.ended = False
+        self._early: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Read nothing until there is a peer; send small writes at once, since Nagle would add 40 ms."""
+        """Send small writes at once, since Nagle would add 40 ms."""
         # uvloop's transports are no subclass of asyncio's.
         self.transport = cast(asyncio.Transport, transport)
         self.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.transport.pause_reading()
+
+    def join(self, peer: "Pipe") -> None:
+        """Pass everything on to a peer from now on, and what came before it was there."""
+        self.peer = peer
+        if self.transport is None or peer.transport is None:
+            return
+        if self._early:
+            peer.transport.writelines(self._early)
+            self._early.clear()
+            self.transport.resume_reading()
+        if self.ended:
+            peer.transport.write_eof()
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes on."""
-        if self.peer and self.peer.transport:
+        """Pass bytes on; without a peer keep them, and read no more until there is one."""
+        if self.peer is None:
+            if not self._early and self.transport:
+                # Not earlier: uvloop forgets a pause that is asked for in connection_made.
+                self.transport.pause_reading()
+            self._early.append(data)
+        elif self.peer.transport:
             self.peer.transport.write(data)
 
     def eof_received(self) -> bool:
         """Pass a half-close on and keep the other direction open; close once both directions have ended."""
         self.ended = True
-        if self.peer is None or self.peer.transport is None or self.peer.ended:
+        if self.peer is None:
+            return True
+        if self.peer.transport is None or self.peer.ended:
             return False
         self.peer.transport.write_eof()
         return True
@@ -112,9 +131,8 @@ class ClientPipe(Pipe):
                 if side and side.transport:
                     side.transport.close()
             return
-        self.peer, upstream.peer = upstream, self
-        self.transport.resume_reading()
-        upstream.transport.resume_reading()
+        self.join(upstream)
+        upstream.join(self)
 
 
 class Balancer:

@@ -139,7 +139,8 @@ async def test_the_process_serves_until_sigterm() -> None:
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", "cli.stack.balancer", *arguments)
         try:
             await await_until(lambda: answers((HOST, port)), "the balancer listening")
-            assert await ask((HOST, port), b"1", b"2") == [b"a 1", b"a 2"]
+            talks = [ask((HOST, port), b"1", b"2") for _ in range(200)]
+            assert await asyncio.gather(*talks) == [[b"a 1", b"a 2"]] * 200
         finally:
             process.terminate()
         assert await process.wait() == 0
