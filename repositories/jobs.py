@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row, scalar_row
@@ -33,7 +33,8 @@ class JobRepository:
             INSERT INTO dagapp.dag_jobs
                 (job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                  owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
-                 submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at, completed_at)
+                 submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
+                 completed_at)
             SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                 submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
@@ -119,7 +120,7 @@ class JobRepository:
             (list(job_ids), queue),
         )
 
-    async def due_timers(self, owner_id: str, limit: int) -> Sequence[DueJob]:
+    async def due_timers(self, owner_id: str, limit: int) -> Pending[DueJob]:
         """Return active jobs of an owner whose timer is due, longest overdue first."""
         return await self._due(
             """
@@ -130,7 +131,7 @@ class JobRepository:
             (owner_id, limit),
         )
 
-    async def due_results(self, owner_id: str, limit: int) -> Sequence[DueJob]:
+    async def due_results(self, owner_id: str, limit: int) -> Pending[DueJob]:
         """Return jobs of an owner with results in the inbox; a final job has only late ones to set aside."""
         return await self._due(
             """
@@ -142,7 +143,7 @@ class JobRepository:
             (owner_id, limit),
         )
 
-    async def due_leases(self, owner_id: str, limit: int) -> Sequence[DueJob]:
+    async def due_leases(self, owner_id: str, limit: int) -> Pending[DueJob]:
         """Return active jobs of an owner with a lease that ran out or a task beyond its run time."""
         return await self._due(
             """
@@ -157,17 +158,17 @@ class JobRepository:
             (owner_id, limit),
         )
 
-    async def seconds_to_next_timer(self, owner_id: str) -> float | None:
+    async def seconds_to_next_timer(self, owner_id: str) -> Pending[float | None]:
         """Return how far the nearest timer of an owner's active jobs is away, None when there is none."""
-        cursor = await self._conn.execute(
+        return await send(
+            self._conn,
+            scalar_row,
             """
             SELECT extract(epoch FROM min(wake_at) - dagapp.clock())::float8 FROM dagapp.dag_jobs
             WHERE owner_id = %s AND status IN ('PENDING', 'RUNNING')
             """,
             (owner_id,),
         )
-        row = await cursor.fetchone()
-        return row[0] if row else None
 
     async def claim_unowned(self, owner_id: str, limit: int) -> int:
         """Take over active jobs that nobody owns; the epoch grows in the same statement."""
@@ -211,7 +212,5 @@ class JobRepository:
         )
         return len(await cursor.fetchall())
 
-    async def _due(self, statement: Any, values: tuple[str, int]) -> Sequence[DueJob]:
-        async with self._conn.cursor(row_factory=class_row(DueJob)) as cursor:
-            await cursor.execute(statement, values)
-            return await cursor.fetchall()
+    async def _due(self, statement: LiteralString, values: tuple[str, int]) -> Pending[DueJob]:
+        return await send(self._conn, class_row(DueJob), statement, values)

@@ -1,0 +1,52 @@
+"""Who may call what: two credentials on every mutation, each verified here (security.md)."""
+
+from collections.abc import Mapping
+
+from core.errors import Forbidden, Unauthenticated
+from core.identity import SERVICE_HEADER, SERVICE_ROLES, Caller, KeyFile, Role, presented_key
+
+
+class Authenticator:
+    """Callers and services by their keys; `headers` are any mapping with lower-case names."""
+
+    def __init__(self, keys: KeyFile) -> None:
+        self._keys = keys
+
+    def caller(self, headers: Mapping[str, str], *roles: Role) -> Caller:
+        """Return the verified caller, holding one of the roles.
+
+        Raises:
+            Unauthenticated: No credential, an unknown one, or one that only services hold.
+            Forbidden: None of the roles.
+        """
+        key = presented_key(headers)
+        if key is None:
+            raise Unauthenticated("a credential is required: X-API-Key, or Authorization: Bearer")
+        found = self._keys.find(key)
+        if found is None or found.roles <= SERVICE_ROLES:
+            raise Unauthenticated("the credential is not known")
+        caller = found.model_copy(update={"roles": found.roles - SERVICE_ROLES})
+        if not caller.has(*roles):
+            raise Forbidden(f"this needs the role {' or '.join(sorted(roles))}")
+        return caller
+
+    def mutator(self, headers: Mapping[str, str], *roles: Role) -> Caller:
+        """Return the caller of a mutation, which also carries the gateway's credential; neither alone suffices.
+
+        Raises:
+            Unauthenticated: One of the two credentials is missing or unknown.
+            Forbidden: The caller has none of the roles.
+        """
+        self.service(headers, Role.GATEWAY)
+        return self.caller(headers, *roles)
+
+    def service(self, headers: Mapping[str, str], role: Role) -> None:
+        """Check a service credential.
+
+        Raises:
+            Unauthenticated: It is missing, unknown, or another service's.
+        """
+        key = headers.get(SERVICE_HEADER.lower())
+        found = None if key is None else self._keys.find(key)
+        if found is None or not found.has(role):
+            raise Unauthenticated(f"the credential of a {role} is required in {SERVICE_HEADER}")

@@ -1,0 +1,152 @@
+"""What routes get: the context of their process, the verified caller, the parsed body.
+
+    def build_router(): router = APIRouter(); @router.post(...) async def submit(request: Request): ...
+        ctx = context(request)
+        caller = ctx.auth.mutator(request.headers, Role.SUBMITTER)      # mutations: both credentials
+        caller = ctx.auth.caller(request.headers, Role.OPERATOR)        # reads
+        body = await json_body(request)  |  await parsed(request, Model)
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.responses import Response
+
+from core.dag.catalogue import WorkflowCatalogue
+from core.dag.definition import Workflow
+from core.errors import CallerError, ParameterInvalid
+from messaging.listener import Listener
+from orchestrator.auth import Authenticator
+from orchestrator.errors import parameter_error
+from orchestrator.heartbeat import Heartbeat
+from orchestrator.loop import Loop
+from orchestrator.settings import OrchestratorSettings
+from orchestrator.waiters import JobWaiters
+from repositories.database import AsyncPool
+from services.approvals import ApprovalService
+from services.claims import ClaimService
+from services.jobs import JobService
+from services.recover import OutageGuard, RecoverService
+from services.results import ResultService
+from services.status import StatusService
+from services.submit import SubmitService
+from services.uploads import UploadService
+from services.validate import ValidateService
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_CALLBACK_BYTES = 64 * 1024 * 1024
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class PayloadTooLarge(CallerError):
+    """The body is longer than this route takes."""
+
+    code = "PAYLOAD_TOO_LARGE"
+
+
+@dataclass(slots=True)
+class Life:
+    """Where the process stands: what readiness tells and whether it takes new jobs into its own hands."""
+
+    draining: bool = False
+    registered_definitions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Business:
+    """The use cases of partners and reviewers."""
+
+    submits: SubmitService
+    validates: ValidateService
+    approvals: ApprovalService
+    status: StatusService
+    uploads: UploadService
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One orchestrator process."""
+
+    settings: OrchestratorSettings
+    owner_id: str
+    pool: AsyncPool
+    auth: Authenticator
+    catalogue: WorkflowCatalogue
+    jobs: JobService
+    results: ResultService
+    claims: ClaimService
+    recover: RecoverService
+    guard: OutageGuard
+    waiters: JobWaiters
+    loop: Loop
+    listener: Listener
+    heartbeat: Heartbeat
+    business: Business
+    life: Life
+
+
+def context(request: Request) -> Context:
+    """Return the context of the process that serves a request."""
+    ctx: Context = request.app.state.context
+    return ctx
+
+
+async def read_body(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """Return the body.
+
+    Raises:
+        PayloadTooLarge: It is longer than the limit; nothing beyond it is read.
+    """
+    length = 0
+    chunks = []
+    async for chunk in request.stream():
+        length += len(chunk)
+        if length > limit_bytes:
+            raise PayloadTooLarge(f"the body has more than {limit_bytes} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def json_body(request: Request) -> dict[str, Any]:
+    """Return the body as a JSON object, unchecked beyond that; raises `ParameterInvalid`."""
+    raw = await read_body(request)
+    try:
+        body = json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ParameterInvalid("the body is not JSON") from error
+    if not isinstance(body, dict):
+        raise ParameterInvalid("the body is not a JSON object")
+    return body
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+async def parsed(request: Request, model: type[Model], limit_bytes: int = MAX_BODY_BYTES) -> Model:
+    """Return the body as a model, read once from bytes; raises `ParameterMissing` or `ParameterInvalid`."""
+    raw = await read_body(request, limit_bytes)
+    try:
+        return model.model_validate_json(raw)
+    except ValidationError as error:
+        raise parameter_error(error) from error
+
+
+def json_response(model: BaseModel, status_code: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a model as JSON without a second look at it."""
+    return Response(model.model_dump_json(), status_code, headers, "application/json")
+
+
+def workflow_view(workflow: Workflow) -> dict[str, Any]:
+    """Return what is told of a workflow in lists."""
+    return {
+        "workflow_id": workflow.workflow_id,
+        "version": workflow.version,
+        "name": workflow.name,
+        "description": workflow.description,
+        "definition_hash": workflow.definition_hash,
+        "reversed_by": workflow.reversed_by,
+    }

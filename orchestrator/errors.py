@@ -1,0 +1,182 @@
+"""Problem details (RFC 9457) for every error, and the one table from codes to HTTP statuses."""
+
+import logging
+import uuid
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from core.errors import (
+    CallerError,
+    Classification,
+    Conflict,
+    DataError,
+    ErrorDetail,
+    GeodagError,
+    ParameterInvalid,
+    ParameterMissing,
+    TransientError,
+)
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE: Final = "application/problem+json"
+RETRY_AFTER_SECONDS: Final = "2"
+
+HTTP_STATUS: Final[Mapping[str, HTTPStatus]] = {
+    "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
+    "FORBIDDEN": HTTPStatus.FORBIDDEN,
+    "NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "METHOD_NOT_ALLOWED": HTTPStatus.METHOD_NOT_ALLOWED,
+    "PARAMETER_MISSING": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "PARAMETER_INVALID": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "PAYLOAD_TOO_LARGE": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    "WORKFLOW_INVALID": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "THROTTLED": HTTPStatus.TOO_MANY_REQUESTS,
+    "TASK_TIMEOUT": HTTPStatus.GATEWAY_TIMEOUT,
+    "INTERNAL": HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+"""Codes with a status of their own."""
+
+_BY_KIND: Final[tuple[tuple[type[GeodagError], HTTPStatus], ...]] = (
+    (Conflict, HTTPStatus.CONFLICT),
+    (DataError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (CallerError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (TransientError, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+"""Every other code by who must act."""
+
+_HTTP_CODES: Final[Mapping[int, str]] = {
+    404: "NOT_FOUND",
+    405: "METHOD_NOT_ALLOWED",
+    401: "UNAUTHENTICATED",
+    403: "FORBIDDEN",
+    413: "PAYLOAD_TOO_LARGE",
+}
+
+
+def status_of(error: GeodagError) -> HTTPStatus:
+    """Return the HTTP status of an error."""
+    if (status := HTTP_STATUS.get(error.detail.code)) is not None:
+        return status
+    for kind, status in _BY_KIND:
+        if isinstance(error, kind):
+            return status
+    if error.detail.user_fixable:
+        return HTTPStatus.UNPROCESSABLE_ENTITY
+    return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def problem(detail: ErrorDetail, status: HTTPStatus, instance: str) -> Response:
+    """Return problem details; what is missing has no member."""
+    said = detail.model_copy(update={"error_id": detail.error_id or uuid.uuid4().hex})
+    body = {
+        "type": f"urn:geodag:error:{said.code.lower()}",
+        "title": status.phrase,
+        "status": status.value,
+        "detail": said.message,
+        "instance": instance,
+        **said.model_dump(mode="json", exclude={"message"}, exclude_none=True),
+    }
+    headers = {"Cache-Control": "no-store"}
+    if status is HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    if said.classification is not Classification.PERMANENT:
+        headers["Retry-After"] = RETRY_AFTER_SECONDS
+    return Response(to_json(body, inf_nan_mode="strings"), status.value, headers, MEDIA_TYPE)
+
+
+def parameter_error(error: ValidationError | RequestValidationError, *, drop_source: bool = False) -> GeodagError:
+    """Return the first problem of a body or query as an error that names the field."""
+    first = error.errors()[0]
+    location = first["loc"][1:] if drop_source else first["loc"]
+    field = ".".join(map(str, location)) or None
+    if first["type"] == "missing":
+        return ParameterMissing(f"{field} is required", field=field)
+    shown = first.get("input")
+    value = shown if shown is None or isinstance(shown, bool | int | float) else str(shown)[:200]
+    return ParameterInvalid(f"{field or 'the body'}: {first['msg']}", field=field, value=value)
+
+
+def answer(error: GeodagError, instance: str) -> Response:
+    """Return the answer to an error that was raised on purpose; our own are logged with the id that is told."""
+    status = status_of(error)
+    response = problem(error.detail, status, instance)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.warning("request failed", extra={"code": error.detail.code, "path": instance, "reason": str(error)})
+    return response
+
+
+async def _on_geodag_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, GeodagError)
+    if status_of(error) is HTTPStatus.INTERNAL_SERVER_ERROR:
+        return internal(error, request.url.path)
+    return answer(error, request.url.path)
+
+
+async def _on_invalid_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return answer(parameter_error(error, drop_source=True), request.url.path)
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = _HTTP_CODES.get(error.status_code, "PARAMETER_INVALID")
+    detail = ErrorDetail(code=code, message=str(error.detail), user_fixable=error.status_code < 500)
+    response = problem(detail, HTTPStatus(error.status_code), request.url.path)
+    response.headers.update(error.headers or {})
+    return response
+
+
+def internal(error: BaseException, instance: str) -> Response:
+    """Return INTERNAL with an id that finds the log line; nothing of the error itself leaves."""
+    error_id = uuid.uuid4().hex
+    log.error("unhandled error", extra={"error_id": error_id, "path": instance}, exc_info=error)
+    detail = ErrorDetail(code="INTERNAL", message="something went wrong here; quote the error_id", error_id=error_id)
+    return problem(detail, HTTPStatus.INTERNAL_SERVER_ERROR, instance)
+
+
+class ErrorBoundary:
+    """The outermost layer: whatever nobody handled becomes INTERNAL, unless the answer has begun already."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = False
+
+        async def note(message: Message) -> None:
+            nonlocal began
+            began = began or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, note)
+        except Exception as error:
+            response = internal(error, scope["path"])
+            if began:
+                raise
+            await response(scope, receive, send)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of an app with problem details."""
+    handlers: dict[Any, Any] = {
+        GeodagError: _on_geodag_error,
+        RequestValidationError: _on_invalid_request,
+        HTTPException: _on_http_exception,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)

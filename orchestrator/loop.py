@@ -1,0 +1,173 @@
+"""The background loop: advances jobs whose timer is due or whose inbox has results, and takes over ownerless jobs.
+
+It is woken by notifications and by timers; `ORCHESTRATOR_POLL_INTERVAL` is the safety net. Every look at the database
+is a query, so nothing is remembered that a restart of either side could make wrong.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+
+from core.errors import DatabaseUnavailable
+from orchestrator.heartbeat import Pulse
+from repositories.database import AsyncPool
+from repositories.jobs import DueJob, JobRepository
+from services.advance import AdvanceService, Ownership
+from services.recover import OutageGuard, RecoverService
+from services.work import pipelined
+from services.writing import StaleWrite
+
+log = logging.getLogger(__name__)
+
+BATCH = 50
+"""Jobs in one transaction."""
+DUE_LIMIT = 1000
+DEFER_SECONDS = 30.0
+"""How long a job whose write fails by itself is left alone."""
+BACKOFF_SECONDS = (0.1, 0.25, 0.5, 1.0)
+DEAF_POLL_SECONDS = 0.2
+MIN_WAIT_SECONDS = 0.02
+
+
+@dataclass(slots=True)
+class Look:
+    """What one look at the database found."""
+
+    due: Sequence[DueJob]
+    seconds_to_next_timer: float | None
+    full: bool = False
+
+
+@dataclass
+class Loop:
+    """One instance's loop; `on_ended` hears of the jobs that it ended."""
+
+    pool: AsyncPool
+    advance: AdvanceService
+    recover: RecoverService
+    guard: OutageGuard
+    pulse: Pulse
+    owner_id: str
+    poll_interval: float
+    hears: Callable[[], bool]
+    on_ended: Callable[[Iterable[str]], None]
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _claim_due: bool = True
+    _claimed_at: float = 0.0
+    _stopping: bool = False
+    _failures: int = 0
+    _deferred: dict[str, float] = field(default_factory=dict)
+
+    def wake(self, *, unowned: bool = False) -> None:
+        """Look at once; with `unowned`, also for jobs that nobody owns."""
+        self._claim_due = self._claim_due or unowned
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End after the tick that is under way."""
+        self._stopping = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Tick until stopped; outlives every error, and counts a step only when it was finished."""
+        while not self._stopping:
+            self._woken.clear()
+            pause = await self._step_safely()
+            await self._sleep(pause)
+
+    async def _step_safely(self) -> float:
+        try:
+            pause = await self.step()
+        except DatabaseUnavailable as error:
+            log.warning("loop waits for the database", extra={"reason": str(error)})
+            self.pulse.step()
+            return self._backoff()
+        except Exception:
+            log.exception("tick failed")
+            return self._backoff()
+        self._failures = 0
+        self.pulse.step()
+        return pause
+
+    async def step(self) -> float:
+        """Do everything that is due now and return for how long there is nothing to do."""
+        await self._take_over()
+        look = await self._look()
+        ready = [job for job in look.due if self._deferred.get(job.job_id, 0.0) <= time.monotonic()]
+        advanced = 0
+        for start in range(0, len(ready), BATCH):
+            advanced += await self._advance(ready[start : start + BATCH])
+        if look.full and advanced:
+            return 0.0
+        return self._pause(look.seconds_to_next_timer)
+
+    async def _take_over(self) -> None:
+        """Claim ownerless jobs when told, and at least once in a poll interval; those of the dead when allowed."""
+        if not self._claim_due and time.monotonic() - self._claimed_at < self.poll_interval:
+            return
+        if not self.guard.registered:
+            return
+        self._claim_due = False
+        while (claimed := await self.recover.claim_jobs(may_reclaim=self._may_reclaim())) > 0:
+            log.info("jobs taken over", extra={"jobs": claimed, "owner_id": self.owner_id})
+        self._claimed_at = time.monotonic()
+
+    def _may_reclaim(self) -> bool:
+        return self.guard.may_reclaim(time.monotonic())
+
+    async def _look(self) -> Look:
+        async with pipelined(self.pool) as conn:
+            jobs = JobRepository(conn)
+            found = [await jobs.due_results(self.owner_id, DUE_LIMIT), await jobs.due_timers(self.owner_id, DUE_LIMIT)]
+            if self.guard.may_expire_leases(time.monotonic()):
+                found.append(await jobs.due_leases(self.owner_id, DUE_LIMIT))
+            timer = await jobs.seconds_to_next_timer(self.owner_id)
+            groups = [await pending.rows() for pending in found]
+            next_timer = (await timer.rows())[0]
+        due = {job.job_id: job for group in groups for job in group}
+        return Look(list(due.values()), next_timer, any(len(group) == DUE_LIMIT for group in groups))
+
+    async def _advance(self, due: Sequence[DueJob]) -> int:
+        """Advance a batch in one transaction; when it cannot be written, each job alone, so one blocks no other."""
+        try:
+            return await self._advance_together(due)
+        except (psycopg.Error, StaleWrite) as error:
+            if len(due) == 1:
+                log.exception("job left alone for a while", extra={"job_id": due[0].job_id})
+                self._deferred[due[0].job_id] = time.monotonic() + DEFER_SECONDS
+                return 0
+            log.warning("batch not written, going one by one", extra={"jobs": len(due), "error": type(error).__name__})
+        return sum([await self._advance([job]) for job in due])
+
+    async def _advance_together(self, due: Sequence[DueJob]) -> int:
+        ownership = Ownership.of(self.owner_id, due)
+        async with pipelined(self.pool) as conn:
+            steps = await self.advance.advance(conn, list(ownership.epochs), ownership)
+        self.on_ended([step.state.job.job_id for step in steps if step.ended])
+        for job in due:
+            self._deferred.pop(job.job_id, None)
+        return sum(1 for step in steps if step.job is not None)
+
+    def _pause(self, seconds_to_next_timer: float | None) -> float:
+        longest = self.poll_interval if self.hears() else min(self.poll_interval, DEAF_POLL_SECONDS)
+        if seconds_to_next_timer is None:
+            return longest
+        return max(min(seconds_to_next_timer, longest), MIN_WAIT_SECONDS)
+
+    def _backoff(self) -> float:
+        self._failures += 1
+        return BACKOFF_SECONDS[min(self._failures, len(BACKOFF_SECONDS)) - 1]
+
+    async def _sleep(self, seconds: float) -> None:
+        if self._stopping or seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            return

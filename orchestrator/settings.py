@@ -1,0 +1,27 @@
+"""Every setting of the orchestrator."""
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+
+from repositories.settings import DatabaseSettings
+
+
+class OrchestratorSettings(DatabaseSettings):
+    """Names are the environment's, in lower case."""
+
+    orchestrator_host: str = Field("127.0.0.1", description="Address to listen on.")
+    orchestrator_port: int = Field(ge=0, le=65535, description="Port to listen on.")
+    orchestrator_poll_interval: float = Field(1.0, gt=0, le=60, description="Seconds; the loop's safety net.")
+    orchestrator_heartbeat_seconds: float = Field(5.0, gt=0, description="Between two signs of life.")
+    orchestrator_threshold_seconds: float = Field(15.0, gt=0, description="Silence after which an owner is dead.")
+    lease_seconds: float = Field(20.0, gt=0, description="How long a worker may be silent about a task.")
+    api_keys_file: Path = Field(description="Digests of the keys of callers and services.")
+    workflows_dir: Path = Field(description="Folder of the workflow definitions.")
+    blob_root: Path = Field(description="Folder of the blob zones bronze, silver and external.")
+    upload_key: SecretStr = Field(description="HMAC key of upload addresses.")
+    upload_max_bytes: int = Field(50 * 1024**3, gt=0, description="Largest file that an upload address takes.")
+    public_orchestrator_url: str = Field(description="Where partners reach upload addresses.")
+    public_serving_url: str = Field(description="Where partners reach tiles, STAC and downloads.")
+    public_gateway_url: str = Field(description="Where partners submit and poll.")
+    allow_rebuild: bool = Field(False, description="Lets bootstrap drop everything; with ENVIRONMENT=development only.")
