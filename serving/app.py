@@ -1,0 +1,65 @@
+"""The composition root of serving."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI, Response
+
+from core.errors import StorageUnavailable
+from core.identity import KeyFile
+from repositories.blobs_folder import FolderBlobRepository
+from repositories.database import SyncPool, read, sync_pool
+from repositories.routes import probe
+from repositories.settings import read_secret_file
+from serving import errors
+from serving.documents import Catalogue, documents_router, downloads_router
+from serving.files import VersionFiles
+from serving.routing import Gate
+from serving.settings import ServingSettings
+from serving.tiles import VersionTiler
+
+MAX_CONNECTIONS = 8
+
+
+def create_app(settings: ServingSettings) -> FastAPI:
+    """Return the application with everything it needs; its lifespan opens and closes the database pool."""
+    pool = sync_pool(settings.conninfo(), name="geodag-serving", max_size=MAX_CONNECTIONS)
+    keys = KeyFile.model_validate_json(read_secret_file(settings.api_keys_file))
+    gate = Gate(pool, keys)
+    files = VersionFiles(FolderBlobRepository(settings.blob_root))
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        pool.open(wait=False)
+        try:
+            yield
+        finally:
+            pool.close()
+
+    app = FastAPI(title="geodag serving", version=settings.build_id, lifespan=lifespan, docs_url=None, redoc_url=None)
+    errors.install(app)
+    app.include_router(VersionTiler(gate=gate, files=files, public_url=settings.public_serving_url).router)
+    app.include_router(documents_router(gate, Catalogue(pool)))
+    app.include_router(downloads_router(gate, files))
+    app.include_router(_health_router(pool, settings))
+    return app
+
+
+def _health_router(pool: SyncPool, settings: ServingSettings) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/livez", response_class=Response)
+    async def livez() -> Response:
+        """Answer while the process lives."""
+        return Response("ok\n", media_type="text/plain")
+
+    @router.get("/readyz", response_class=Response)
+    def readyz() -> Response:
+        """Answer 200 when versions can be looked up and files be read, else 503."""
+        if not settings.blob_root.is_dir():
+            raise StorageUnavailable("the blob storage is not there")
+        with read(pool, timeout_seconds=2.0) as conn:
+            probe(conn)
+        return Response("ready\n", media_type="text/plain")
+
+    return router

@@ -1,0 +1,81 @@
+"""The STAC item of a version, and its file."""
+
+import json
+import logging
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from starlette.responses import FileResponse
+
+from core.access import Door
+from core.models.business import ApprovalState
+from repositories.database import SyncPool, read
+from repositories.routes import Route, published_item
+from serving.errors import hidden
+from serving.files import VersionFiles
+from serving.routing import Admitted, Gate, is_unchanged
+
+log = logging.getLogger(__name__)
+
+GEOJSON = "application/geo+json"
+COG = "image/tiff; application=geotiff; profile=cloud-optimized"
+
+
+class Catalogue:
+    """Reads item documents: of approved versions from pgstac, of versions in review from the version itself."""
+
+    def __init__(self, pool: SyncPool) -> None:
+        self._pool = pool
+
+    def item(self, route: Route) -> dict[str, Any]:
+        """Return the STAC item of a version.
+
+        Raises:
+            NotFound: It has none.
+        """
+        document = self._published(route) if route.approval_state is ApprovalState.APPROVED else route.stac_item
+        if document is None:
+            raise hidden()
+        return document
+
+    def _published(self, route: Route) -> dict[str, Any] | None:
+        if route.stac_collection_id is None or route.stac_item_id is None:
+            return None
+        with read(self._pool) as conn:
+            document = published_item(conn, route.stac_collection_id, route.stac_item_id)
+        if document is None:
+            log.error("approved version is not in the catalogue", extra={"item_id": route.stac_item_id})
+        return document
+
+
+def documents_router(gate: Gate, catalogue: Catalogue) -> APIRouter:
+    """Return the door to STAC items."""
+    router = APIRouter()
+
+    @router.api_route("/stac/{asset_id}", methods=["GET", "HEAD"], response_class=Response)
+    def stac_item(request: Request, admitted: Annotated[Admitted, Depends(gate.at(Door.STAC))]) -> Response:
+        """Return the STAC item of a version."""
+        headers = admitted.headers("stac")
+        if is_unchanged(request, headers):
+            return Response(status_code=304, headers=headers)
+        content = json.dumps(catalogue.item(admitted.route), ensure_ascii=False, allow_nan=False)
+        return Response(content.encode(), headers=headers, media_type=GEOJSON)
+
+    return router
+
+
+def downloads_router(gate: Gate, files: VersionFiles) -> APIRouter:
+    """Return the door to files."""
+    router = APIRouter()
+
+    @router.api_route("/download/{asset_id}", methods=["GET", "HEAD"], response_class=Response)
+    def download(request: Request, admitted: Annotated[Admitted, Depends(gate.at(Door.DOWNLOAD))]) -> Response:
+        """Return the Cloud Optimized GeoTIFF of a version, whole or by byte ranges."""
+        route = admitted.route
+        headers = admitted.headers("download")
+        if is_unchanged(request, headers):
+            return Response(status_code=304, headers=headers)
+        name = f"{route.asset_id}-v{route.version_ordinal}.tif"
+        return FileResponse(files.cog(route), headers=headers, media_type=COG, filename=name)
+
+    return router

@@ -1,0 +1,118 @@
+"""From a URL to one version of one asset: look it up, ask the access policy, answer 404 to everything else.
+
+The look-up is one indexed read a request, and no decision is kept: what is revoked is gone with the next request.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import Query, Request
+
+from core.access import PUBLIC_CACHE, Door, Requested, decide, parse_requested
+from core.errors import Unauthenticated
+from core.identity import Caller, KeyFile, presented_key
+from core.ids import canonical_json
+from repositories.database import SyncPool, read
+from repositories.routes import Route, find_route
+from serving.errors import hidden
+
+_ASSET_ID: Final = re.compile(r"[0-9a-f]{32}")
+
+VersionQuery = Annotated[
+    str | None, Query(description="`latest` (the default: the highest approved ordinal) or an ordinal such as 0.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A version that this caller may see through this door."""
+
+    route: Route
+    requested: Requested
+    cache_control: str
+
+    def headers(self, variant: str) -> dict[str, str]:
+        """Return the caching headers of one document, tile or file of this version.
+
+        Args:
+            variant: What tells it from everything else of the version, such as `tiles/3/1/2`.
+        """
+        headers = {"Cache-Control": self.cache_control}
+        if self.cache_control == PUBLIC_CACHE:
+            headers["ETag"] = self._etag(variant)
+        return headers
+
+    def _etag(self, variant: str) -> str:
+        content = [
+            self.route.asset_id,
+            self.route.version_ordinal,
+            self.route.revision,
+            self.route.blob_sha256,
+            self.route.render,
+            self.route.updated_at.isoformat(),
+            self.requested,
+            variant,
+        ]
+        return f'"{hashlib.sha256(canonical_json(content).encode()).hexdigest()[:32]}"'
+
+
+def is_unchanged(request: Request, headers: Mapping[str, str]) -> bool:
+    """Return whether the caller already has what these headers describe (If-None-Match, RFC 9110 §13.1.2)."""
+    etag = headers.get("ETag")
+    known = request.headers.get("if-none-match", "")
+    return etag is not None and any(tag.strip().removeprefix("W/") in (etag, "*") for tag in known.split(","))
+
+
+class Gate:
+    """Admits requests to versions; every door of serving asks it."""
+
+    def __init__(self, pool: SyncPool, keys: KeyFile) -> None:
+        self._pool = pool
+        self._keys = keys
+
+    def at(self, door: Door) -> Callable[..., Admitted]:
+        """Return the dependency of one door's endpoints; FastAPI runs it in a thread."""
+
+        def admit(request: Request, asset_id: str, version: VersionQuery = None) -> Admitted:
+            return self.admit(self.caller(request.headers), asset_id, parse_requested(version), door)
+
+        return admit
+
+    def caller(self, headers: Mapping[str, str]) -> Caller | None:
+        """Return the verified caller, None when no credential is presented.
+
+        Raises:
+            Unauthenticated: A credential is presented that nobody issued, or that only services hold.
+        """
+        key = presented_key(headers)
+        if key is None and not headers.get("authorization"):
+            return None
+        caller = None if key is None else self._keys.find_caller(key)
+        if caller is None:
+            raise Unauthenticated("the credential is not known")
+        return caller
+
+    def admit(self, caller: Caller | None, asset_id: str, requested: Requested, door: Door) -> Admitted:
+        """Return the version that this caller sees through this door.
+
+        Raises:
+            NotFound: There is none, or not for this caller; nobody can tell which.
+            DatabaseUnavailable: The database is away.
+        """
+        route = self._find(asset_id, requested)
+        if route is None:
+            raise hidden()
+        decision = decide(caller, route.asset_facts(), [route.version_facts()], requested, door)
+        if not decision.allowed:
+            raise hidden()
+        return Admitted(route, requested, decision.cache_control)
+
+    def _find(self, asset_id: str, requested: Requested) -> Route | None:
+        if not _ASSET_ID.fullmatch(asset_id):
+            return None
+        ordinal = None if requested == "latest" else requested
+        with read(self._pool) as conn:
+            return find_route(conn, asset_id, ordinal)
