@@ -1,10 +1,9 @@
-"""What routes get: the context of their process, the verified caller, the parsed body.
+"""What routes get: the context of their process, the verified caller, the parsed body. In a route:
 
-    def build_router(): router = APIRouter(); @router.post(...) async def submit(request: Request): ...
-        ctx = context(request)
-        caller = ctx.auth.mutator(request.headers, Role.SUBMITTER)      # mutations: both credentials
-        caller = ctx.auth.caller(request.headers, Role.OPERATOR)        # reads
-        body = await json_body(request)  |  await parsed(request, Model)
+ctx = context(request)
+caller = ctx.auth.mutator(request.headers, Role.SUBMITTER)      # mutations: both credentials
+caller = ctx.auth.caller(request.headers, Role.OPERATOR)        # reads
+body = await json_body(request)  |  await parsed(request, Model)
 """
 
 import json
@@ -15,7 +14,6 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
-from core.dag.catalogue import WorkflowCatalogue
 from core.dag.definition import Workflow
 from core.errors import CallerError, ParameterInvalid
 from messaging.listener import Listener
@@ -28,6 +26,7 @@ from orchestrator.waiters import JobWaiters
 from repositories.database import AsyncPool
 from services.approvals import ApprovalService
 from services.claims import ClaimService
+from services.definitions import Shelf
 from services.jobs import JobService
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
@@ -74,7 +73,7 @@ class Context:
     owner_id: str
     pool: AsyncPool
     auth: Authenticator
-    catalogue: WorkflowCatalogue
+    shelf: Shelf
     jobs: JobService
     results: ResultService
     claims: ClaimService

@@ -3,7 +3,9 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+from core.dag.catalogue import BrokenFile, WorkflowCatalogue
 from core.dag.definition import Workflow
 from repositories.workflows import WorkflowRepository
 from services.work import Connection
@@ -41,3 +43,36 @@ class Definitions:
                 self.add(Workflow.from_json(row.definition))
             except ValueError as error:
                 log.error("stored definition unreadable", extra={"hash": row.definition_hash, "error": str(error)})
+
+
+@dataclass(slots=True)
+class Shelf:
+    """What can be started now; `register` takes off what contradicts the database."""
+
+    catalogue: WorkflowCatalogue
+
+    async def register(self, conn: Connection, *, may_redefine: bool) -> None:
+        """Store every definition; one whose id and version stand for other content already is broken.
+
+        Args:
+            conn: An open transaction.
+            may_redefine: In development a version may get other content.
+        """
+        repository = WorkflowRepository(conn)
+        for key, workflow in sorted(self.catalogue.workflows.items()):
+            others = await repository.other_hashes(*key, workflow.definition_hash)
+            if others and not may_redefine:
+                self._take_off(workflow, others[0])
+                continue
+            await repository.insert(workflow.definition_hash, *key, workflow.to_json())
+
+    def _take_off(self, workflow: Workflow, stored_hash: str) -> None:
+        key = (workflow.workflow_id, workflow.version)
+        name = f"{workflow.workflow_id} version {workflow.version}"
+        log.error("workflow version has other content in the database", extra={"workflow": name})
+        reason = f"{name} is stored with other content ({stored_hash[:12]}); give the change a new version"
+        self.catalogue = replace(
+            self.catalogue,
+            workflows={other: kept for other, kept in self.catalogue.workflows.items() if other != key},
+            broken=(*self.catalogue.broken, BrokenFile(name, reason)),
+        )

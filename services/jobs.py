@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from core.dag.catalogue import WorkflowCatalogue
 from core.dag.definition import Workflow
 from core.dag.evaluator import initial_nodes
 from core.dag.inputs import resolve_inputs, resolve_priority
@@ -16,7 +15,7 @@ from core.models.engine import Job
 from core.statuses import JobStatus
 from repositories.notifications import UNOWNED_CHANNEL, clock, notify, owner_channel
 from repositories.workflows import WorkflowRepository
-from services.definitions import Definitions
+from services.definitions import Definitions, Shelf
 from services.evaluation import Step, evaluate
 from services.work import Connection
 from services.writing import DecisionWriter
@@ -31,12 +30,12 @@ class JobService:
     def __init__(
         self,
         writer: DecisionWriter,
-        catalogue: WorkflowCatalogue,
+        shelf: Shelf,
         definitions: Definitions,
         current_owner: CurrentOwner,
     ) -> None:
         self._writer = writer
-        self._catalogue = catalogue
+        self._shelf = shelf
         self._definitions = definitions
         self._current_owner = current_owner
 
@@ -47,17 +46,38 @@ class JobService:
         workflow_id: str,
         inputs: Mapping[str, Any],
         priority: int | str | None = None,
-        version: int | None = None,
         correlation_id: str | None = None,
         submitted_by: str | None = None,
     ) -> str:
-        """Store a job with its nodes and first tasks and return its id.
+        """Start the default version of a workflow as `create` does and return the job's id."""
+        job = await self.create(
+            conn,
+            workflow_id=workflow_id,
+            inputs=inputs,
+            priority=priority,
+            correlation_id=correlation_id,
+            submitted_by=submitted_by,
+        )
+        return job.job_id
+
+    async def create(
+        self,
+        conn: Connection,
+        *,
+        workflow_id: str,
+        inputs: Mapping[str, Any],
+        priority: int | str | None = None,
+        version: int | None = None,
+        correlation_id: str | None = None,
+        submitted_by: str | None = None,
+    ) -> Job:
+        """Store a job with its nodes and first tasks and return it.
 
         Raises:
             NotFound: No such workflow or version.
             ParameterMissing, ParameterInvalid: The inputs or the priority do not fit.
         """
-        workflow = self._catalogue.get(workflow_id, version)
+        workflow = self._shelf.catalogue.get(workflow_id, version)
         resolved = resolve_inputs(workflow, inputs)
         level = resolve_priority(priority, workflow.priority)
         now = (await (await clock(conn)).rows())[0]
@@ -75,7 +95,7 @@ class JobService:
             await notify(conn, [UNOWNED_CHANNEL])
         elif step.state.job.wake_at == now:
             await notify(conn, [owner_channel(owner)])
-        return job.job_id
+        return step.job or step.state.job
 
 
 def _new_job(workflow: Workflow, inputs: dict[str, Any], priority: int, now: datetime) -> Job:

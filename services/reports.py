@@ -25,7 +25,7 @@ class Verdict:
 
 
 def judge(
-    reports: Sequence[TaskResult | Release], attempts: Mapping[str, Attempt], worker_id: str, now: datetime
+    reports: Sequence[TaskResult | Release], attempts: Mapping[str, Attempt], worker_id: str | None, now: datetime
 ) -> list[Verdict]:
     """Return a verdict per report, in their order; of two about one task the second is a duplicate."""
     seen: set[str] = set()
@@ -41,7 +41,7 @@ def judge(
     return verdicts
 
 
-def _judge(report: TaskResult | Release, attempt: Attempt | None, worker_id: str, now: datetime) -> Verdict:
+def _judge(report: TaskResult | Release, attempt: Attempt | None, worker_id: str | None, now: datetime) -> Verdict:
     if attempt is None:
         return _answer(report.task_id, ResultDisposition.REJECTED, "no such task")
     if not compare_digest(attempt.token_hash, token_hash(report.token)):
@@ -68,14 +68,14 @@ def _answer(task_id: str, disposition: ResultDisposition, reason: str | None) ->
     return Verdict(ResultAnswer(task_id=task_id, disposition=disposition, reason=reason))
 
 
-def _row(report: TaskResult | Release, attempt: Attempt, worker_id: str, now: datetime) -> TaskResultRow:
+def _row(report: TaskResult | Release, attempt: Attempt, worker_id: str | None, now: datetime) -> TaskResultRow:
     facts = _released() if isinstance(report, Release) else _reported(report)
     return TaskResultRow(
         task_id=attempt.task_id,
         job_id=attempt.job_id,
         node_id=attempt.node_id,
         attempt=attempt.attempt,
-        worker_id=worker_id,
+        worker_id=worker_id or attempt.worker_id,
         reported_at=now,
         **facts,
     )

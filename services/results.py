@@ -12,7 +12,7 @@ from core.dag.state import Disposition
 from core.ids import split_task_id
 from core.models.engine import Attempt, TaskResultRow
 from core.statuses import AttemptState
-from core.wire import Release, ResultAnswer, ResultDisposition, TaskResult, WorkerIdentity
+from core.wire import Release, ResultAnswer, ResultDisposition, TaskResult
 from repositories.attempts import AttemptRepository
 from repositories.database import AsyncPool
 from repositories.events import EventRepository, NewEvent
@@ -41,17 +41,18 @@ class ResultService:
         self._advance = advance
 
     async def report(
-        self, worker: WorkerIdentity, reports: Sequence[TaskResult | Release]
+        self, worker_id: str | None, reports: Sequence[TaskResult | Release]
     ) -> tuple[list[ResultAnswer], Sequence[Step]]:
         """Store and apply reports; return the answers in their order, and the steps that jobs took.
 
+        Without a worker id, the one that holds the lease is taken.
         Idempotent: the same report again is answered as a duplicate.
         """
         job_ids = sorted({parts[0] for report in reports if (parts := split_task_id(report.task_id))})
         async with pipelined(self._pool) as conn:
             locked = await lock_jobs(conn, job_ids, [report.task_id for report in reports])
             attempts = {attempt.task_id: attempt for group in locked.attempts.values() for attempt in group}
-            verdicts = judge(reports, attempts, worker.worker_id, locked.now)
+            verdicts = judge(reports, attempts, worker_id, locked.now)
             await _save_checkpoints(conn, reports, verdicts, attempts, locked)
             steps = await self._store(conn, locked, verdicts)
         dispositions = {d.task_id: d for step in steps for d in step.decision.dispositions}

@@ -30,7 +30,7 @@ from repositories.database import AsyncPool
 from repositories.jobs import JobRepository
 from services.advance import AdvanceService
 from services.claims import ClaimService
-from services.definitions import Definitions
+from services.definitions import Definitions, Shelf
 from services.jobs import JobService
 from services.results import ResultService
 from services.work import Connection, pipelined
@@ -69,7 +69,7 @@ class Engine:
             on_job_ended=self._note_end,
             may_expire_leases=lambda: self.may_expire_leases,
         )
-        self.jobs = JobService(self.advance_service.writer, self.catalogue, definitions, lambda: self.owner_id)
+        self.jobs = JobService(self.advance_service.writer, Shelf(self.catalogue), definitions, lambda: self.owner_id)
         self.results = ResultService(self.pool, self.advance_service)
         self.claims = ClaimService(self.pool, self.lease_seconds)
 
@@ -164,7 +164,7 @@ class HandWorker:
 
     async def report(self, *results: TaskResult | Release) -> list[ResultAnswer]:
         """Report results or releases."""
-        answers, _ = await self.engine.results.report(self.identity, results)
+        answers, _ = await self.engine.results.report(self.worker_id, results)
         return answers
 
     async def complete(self, *messages: TaskMessage, output: dict[str, Any] | None = None) -> list[ResultAnswer]:

@@ -1,0 +1,214 @@
+"""Composition root: everything that one orchestrator process consists of, and its life from start to end."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from fastapi import APIRouter, FastAPI
+
+from core.dag.catalogue import WorkflowCatalogue, load_folder
+from core.errors import DatabaseUnavailable
+from core.identity import KeyFile
+from core.models.engine import Orchestrator
+from core.status_view import PublicUrls
+from messaging.listener import Listener
+from messaging.postgres import PostgresTaskQueue
+from orchestrator import errors
+from orchestrator.auth import Authenticator
+from orchestrator.deps import Business, Context, Life
+from orchestrator.drain import depart, drain
+from orchestrator.heartbeat import Heartbeat, Pulse
+from orchestrator.loop import Loop
+from orchestrator.routes import bootstrap, callbacks, health, jobs, scale, workflows
+from orchestrator.settings import OrchestratorSettings
+from orchestrator.waiters import JobWaiters
+from repositories.blobs_folder import FolderBlobRepository
+from repositories.database import AsyncPool, async_pool, listen
+from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, owner_channel
+from repositories.settings import read_secret_file
+from services.advance import AdvanceService
+from services.approvals import ApprovalService
+from services.claims import ClaimService
+from services.definitions import Definitions, Shelf
+from services.jobs import JobService
+from services.publish import on_job_ended
+from services.recover import OutageGuard, RecoverService
+from services.results import ResultService
+from services.status import StatusService
+from services.submit import SubmitService
+from services.uploads import UploadService
+from services.validate import ValidateService
+from services.work import pipelined
+
+log = logging.getLogger(__name__)
+
+POOL_SIZE = 10
+REGISTER_RETRY_SECONDS = 0.5
+ROUTERS: Sequence[APIRouter] = (
+    jobs.router,
+    workflows.router,
+    callbacks.router,
+    scale.router,
+    bootstrap.router,
+    health.router,
+)
+
+
+def create_app(settings: OrchestratorSettings) -> FastAPI:
+    """Return the app; nothing is connected before its lifespan begins, so the database may come later."""
+    app = FastAPI(title="geodag orchestrator", version=settings.build_id, lifespan=_lifespan, redoc_url=None)
+    app.state.settings = settings
+    for router in ROUTERS:
+        app.include_router(router)
+    errors.install(app)
+    app.add_middleware(errors.ErrorBoundary)
+    return app
+
+
+def load_catalogue(folder: Path) -> WorkflowCatalogue:
+    """Return the workflows of a folder; files that are broken are logged and listed."""
+    catalogue = load_folder({path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.y*ml"))})
+    for broken in catalogue.broken:
+        log.error("workflow file broken", extra={"file": broken.file, "reason": broken.error})
+    return catalogue
+
+
+def build_context(settings: OrchestratorSettings) -> Context:
+    """Return everything wired together, not yet connected."""
+    owner_id = f"{socket.gethostname()[:24]}-{os.getpid()}-{secrets.token_hex(4)}"
+    pool = async_pool(settings.conninfo(), name=f"orchestrator {owner_id}", max_size=POOL_SIZE)
+    guard = OutageGuard(time.monotonic(), settings.orchestrator_threshold_seconds, settings.lease_seconds)
+    shelf, life, waiters = Shelf(load_catalogue(settings.workflows_dir)), Life(), JobWaiters(pool)
+    definitions = Definitions(shelf.catalogue.workflows.values())
+    advance = AdvanceService(
+        PostgresTaskQueue(),
+        definitions,
+        on_job_ended=on_job_ended,
+        may_expire_leases=lambda: guard.may_expire_leases(time.monotonic()),
+    )
+    jobs_service = JobService(
+        advance.writer, shelf, definitions, lambda: owner_id if guard.registered and not life.draining else None
+    )
+    recover = RecoverService(pool, owner_id, settings.orchestrator_threshold_seconds)
+    pulse = Pulse()
+    listener = Listener(
+        lambda: listen(settings.listen_conninfo(), name=f"listener {owner_id}"),
+        [owner_channel(owner_id), UNOWNED_CHANNEL, ENDED_CHANNEL],
+        lambda channel: _on_wake(channel, loop, waiters),
+    )
+    loop = Loop(
+        pool,
+        advance,
+        recover,
+        guard,
+        pulse,
+        owner_id,
+        settings.orchestrator_poll_interval,
+        hears=listener.hears.is_set,
+        on_ended=waiters.ended,
+    )
+    return Context(
+        settings=settings,
+        owner_id=owner_id,
+        pool=pool,
+        auth=Authenticator(KeyFile.model_validate_json(read_secret_file(settings.api_keys_file))),
+        shelf=shelf,
+        jobs=jobs_service,
+        results=ResultService(pool, advance),
+        claims=ClaimService(pool, settings.lease_seconds),
+        recover=recover,
+        guard=guard,
+        waiters=waiters,
+        loop=loop,
+        listener=listener,
+        heartbeat=_heartbeat(settings, owner_id, guard, pulse, life),
+        business=_business(settings, pool, jobs_service, waiters),
+        life=life,
+    )
+
+
+def _on_wake(channel: str, loop: Loop, waiters: JobWaiters) -> None:
+    if channel == ENDED_CHANNEL:
+        waiters.check()
+    else:
+        loop.wake(unowned=channel == UNOWNED_CHANNEL)
+
+
+def _heartbeat(
+    settings: OrchestratorSettings, owner_id: str, guard: OutageGuard, pulse: Pulse, life: Life
+) -> Heartbeat:
+    instance = Orchestrator.model_construct(
+        owner_id=owner_id, host=socket.gethostname(), pid=os.getpid(), build_id=settings.build_id, state="active"
+    )
+    return Heartbeat(
+        settings.listen_conninfo(),
+        instance,
+        guard,
+        pulse,
+        interval_seconds=settings.orchestrator_heartbeat_seconds,
+        state=lambda: "draining" if life.draining else "active",
+    )
+
+
+def _business(
+    settings: OrchestratorSettings, pool: AsyncPool, jobs_service: JobService, waiters: JobWaiters
+) -> Business:
+    blobs = FolderBlobRepository(settings.blob_root)
+    urls = PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url)
+    submits = SubmitService(pool, blobs, jobs_service, urls)
+    return Business(
+        submits=submits,
+        validates=ValidateService(pool, submits, jobs_service, waiters),
+        approvals=ApprovalService(pool),
+        status=StatusService(pool, urls),
+        uploads=UploadService(
+            pool,
+            blobs,
+            key=settings.upload_key.get_secret_value().encode(),
+            max_bytes=settings.upload_max_bytes,
+            base_url=settings.public_orchestrator_url,
+        ),
+    )
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Connect and run the background parts for as long as requests are served."""
+    ctx = build_context(app.state.settings)
+    app.state.context = ctx
+    await ctx.pool.open()
+    ctx.heartbeat.start()
+    ctx.listener.start()
+    task = asyncio.create_task(_run(ctx), name="loop")
+    app.state.drain = lambda: drain(ctx, task)
+    log.info("orchestrator started", extra={"owner_id": ctx.owner_id, "workflows": len(ctx.shelf.catalogue.workflows)})
+    try:
+        yield
+    finally:
+        await drain(ctx, task)
+        task.cancel()
+        await depart(ctx)
+        await ctx.listener.close()
+        await ctx.pool.close()
+        log.info("orchestrator stopped", extra={"owner_id": ctx.owner_id})
+
+
+async def _run(ctx: Context) -> None:
+    """Store the definitions as soon as the database is there, then loop."""
+    while not ctx.life.registered_definitions and not ctx.life.draining:
+        try:
+            async with pipelined(ctx.pool) as conn:
+                await ctx.shelf.register(conn, may_redefine=ctx.settings.environment == "development")
+            ctx.life.registered_definitions = True
+            await ctx.recover.forget_dead()
+        except DatabaseUnavailable as error:
+            log.warning("waiting for the database", extra={"reason": str(error)})
+            ctx.loop.pulse.step()
+            await asyncio.sleep(REGISTER_RETRY_SECONDS)
+    await ctx.loop.run()

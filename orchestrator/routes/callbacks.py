@@ -1,0 +1,71 @@
+"""What workers call: claims, heartbeats, results, releases. One transaction a call, many tasks a transaction."""
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from core.identity import Role
+from core.wire import (
+    ClaimRequest,
+    ClaimResponse,
+    HeartbeatRequest,
+    Release,
+    ReleaseRequest,
+    ResultRequest,
+    ResultResponse,
+    TaskResult,
+)
+from orchestrator.deps import MAX_CALLBACK_BYTES, Context, context, json_response, parsed
+
+router = APIRouter(prefix="/api/v1/callbacks", tags=["callbacks"])
+
+
+@router.post("/claims")
+async def claims(request: Request) -> Response:
+    """Take leases of delivered tasks."""
+    ctx = _for_worker(request)
+    wanted = await parsed(request, ClaimRequest, MAX_CALLBACK_BYTES)
+    return json_response(ClaimResponse(answers=tuple(await ctx.claims.claim(wanted))))
+
+
+@router.post("/heartbeats")
+async def heartbeats(request: Request) -> Response:
+    """Renew all leases of a worker."""
+    ctx = _for_worker(request)
+    return json_response(await ctx.claims.heartbeat(await parsed(request, HeartbeatRequest, MAX_CALLBACK_BYTES)))
+
+
+@router.post("/task-results")
+async def task_results(request: Request) -> Response:
+    """Store and apply what came of tasks."""
+    ctx = _for_worker(request)
+    reported = await parsed(request, ResultRequest, MAX_CALLBACK_BYTES)
+    return await _report(ctx, reported.worker.worker_id, reported.results)
+
+
+@router.post("/task-result")
+async def task_result(request: Request) -> Response:
+    """Store and apply what came of one task."""
+    ctx = _for_worker(request)
+    return await _report(ctx, None, (await parsed(request, TaskResult, MAX_CALLBACK_BYTES),))
+
+
+@router.post("/releases")
+async def releases(request: Request) -> Response:
+    """Take leases back from a worker that ends; the tasks leave again at once."""
+    ctx = _for_worker(request)
+    given = await parsed(request, ReleaseRequest, MAX_CALLBACK_BYTES)
+    return await _report(ctx, given.worker.worker_id, given.releases)
+
+
+def _for_worker(request: Request) -> Context:
+    ctx = context(request)
+    ctx.auth.service(request.headers, Role.WORKER)
+    return ctx
+
+
+async def _report(ctx: Context, worker_id: str | None, reports: Sequence[TaskResult | Release]) -> Response:
+    answers, steps = await ctx.results.report(worker_id, reports)
+    ctx.waiters.ended(step.state.job.job_id for step in steps if step.ended)
+    return json_response(ResultResponse(answers=tuple(answers)))

@@ -1,0 +1,168 @@
+"""Jobs for operators: create, list, look, wait."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from core.errors import NotFound
+from core.identity import Role
+from core.models.engine import Job, JobEvent, NodeState
+from core.statuses import JobStatus
+from orchestrator.deps import context, json_response, parsed
+from repositories.database import transaction
+from repositories.events import EventRepository
+from repositories.jobs import JobRepository
+from repositories.nodes import NodeRepository
+from services.work import pipelined
+
+MAX_WAIT_SECONDS = 300.0
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
+
+
+class CreateJob(BaseModel):
+    """POST /api/v1/jobs"""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    workflow_id: str
+    version: int | None = None
+    inputs: dict[str, Any] = Field(default_factory=dict)
+    priority: int | str | None = Field(default=None, description="0 to 10, or interactive, routine, backfill.")
+
+
+class JobCreated(BaseModel):
+    """The answer to a created job."""
+
+    job_id: str
+    status: JobStatus
+
+
+class JobView(BaseModel):
+    """What operators see of a job."""
+
+    job_id: str
+    workflow_id: str
+    workflow_version: int
+    status: JobStatus
+    inputs: dict[str, Any]
+    outputs: dict[str, Any] | None
+    error: dict[str, Any] | None
+    warnings: list[Any]
+    priority: int
+    run_no: int
+    version: int
+    owner_id: str | None
+    owner_epoch: int
+    correlation_id: str | None
+    submitted_by: str | None
+    paused_at: datetime | None
+    wake_at: datetime | None
+    deadline_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+
+    @classmethod
+    def of(cls, job: Job) -> "JobView":
+        """Return the view of a row."""
+        facts = {name: getattr(job, name) for name in cls.model_fields if name != "inputs"}
+        return cls.model_construct(inputs=job.input_params, **facts)
+
+
+class JobList(BaseModel):
+    """Newest jobs first."""
+
+    jobs: list[JobView]
+
+
+class NodeList(BaseModel):
+    """Every node of a job."""
+
+    nodes: list[NodeState]
+
+
+class EventList(BaseModel):
+    """Events in order; `next_after` asks for those that follow."""
+
+    events: list[JobEvent]
+    next_after: int | None
+
+
+@router.post("", status_code=202)
+async def create_job(request: Request) -> Response:
+    """Start a run of a workflow."""
+    ctx = context(request)
+    caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
+    wanted = await parsed(request, CreateJob)
+    async with pipelined(ctx.pool) as conn:
+        job = await ctx.jobs.create(
+            conn,
+            workflow_id=wanted.workflow_id,
+            version=wanted.version,
+            inputs=wanted.inputs,
+            priority=wanted.priority,
+            submitted_by=caller.subject,
+        )
+    created = JobCreated(job_id=job.job_id, status=job.status)
+    return json_response(created, 202, {"Location": f"/api/v1/jobs/{job.job_id}"})
+
+
+@router.get("")
+async def list_jobs(
+    request: Request,
+    status: JobStatus | None = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+) -> Response:
+    """List the newest jobs."""
+    ctx = context(request)
+    ctx.auth.caller(request.headers, Role.OPERATOR)
+    async with transaction(ctx.pool) as conn:
+        jobs = await JobRepository(conn).newest(status, limit)
+    return json_response(JobList.model_construct(jobs=[JobView.of(job) for job in jobs]))
+
+
+@router.get("/{job_id}")
+async def get_job(
+    request: Request,
+    job_id: str,
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the end.")] = 0.0,
+) -> Response:
+    """Return one job, at the latest after `wait` seconds, at once when it is final."""
+    ctx = context(request)
+    ctx.auth.caller(request.headers, Role.OPERATOR)
+    return json_response(JobView.of(await ctx.waiters.wait_for_end(job_id, wait)))
+
+
+@router.get("/{job_id}/nodes")
+async def get_nodes(request: Request, job_id: str) -> Response:
+    """Return the state of every node, with why it waits and why it failed."""
+    ctx = context(request)
+    ctx.auth.caller(request.headers, Role.OPERATOR)
+    async with transaction(ctx.pool) as conn:
+        nodes = await (await NodeRepository(conn).of_jobs([job_id])).rows()
+    if not nodes:
+        raise NotFound(f"there is no job {job_id}", field="job_id", value=job_id)
+    return json_response(NodeList.model_construct(nodes=nodes))
+
+
+@router.get("/{job_id}/events")
+async def get_events(
+    request: Request,
+    job_id: str,
+    after: Annotated[int, Query(ge=0, description="Event id to start behind.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=10000)] = 1000,
+) -> Response:
+    """Return every transition of a job, oldest first."""
+    ctx = context(request)
+    ctx.auth.caller(request.headers, Role.OPERATOR)
+    async with transaction(ctx.pool) as conn:
+        if await JobRepository(conn).get(job_id) is None:
+            raise NotFound(f"there is no job {job_id}", field="job_id", value=job_id)
+        events = await EventRepository(conn).of_job(job_id, after, limit)
+    more = events[-1].event_id if len(events) == limit else None
+    return json_response(EventList.model_construct(events=list(events), next_after=more))

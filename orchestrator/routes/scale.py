@@ -1,0 +1,26 @@
+"""What workers scale on: unclaimed and leased tasks, never the length of a queue (architecture §2)."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from core.errors import NotFound
+from core.handlers_catalog import KNOWN_QUEUES
+from core.identity import Role
+from orchestrator.deps import context
+from repositories.attempts import AttemptRepository
+from repositories.database import transaction
+
+router = APIRouter(prefix="/api/v1/scale", tags=["scale"])
+
+
+@router.get("/{queue}")
+async def scale(request: Request, queue: str) -> Response:
+    """Return how many tasks of a queue wait for a worker and how many run."""
+    ctx = context(request)
+    ctx.auth.caller(request.headers, Role.OPERATOR)
+    if queue not in KNOWN_QUEUES:
+        raise NotFound(f"there is no queue {queue}", field="queue", value=queue[:64])
+    async with transaction(ctx.pool) as conn:
+        counts = await AttemptRepository(conn).counts(queue)
+    unclaimed, leased = counts.get("queued", 0), counts.get("leased", 0)
+    return JSONResponse({"queue": queue, "unclaimed": unclaimed, "leased": leased, "tasks": unclaimed + leased})
