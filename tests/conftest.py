@@ -1,5 +1,7 @@
 """Fixtures of all tests. Unit tests touch none of the database's, so they run without any service."""
 
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -62,8 +64,9 @@ async def pool(database: Database) -> AsyncIterator[AsyncPool]:
 
 
 @pytest.fixture
-def scratch(tmp_path: Path) -> Path:
-    """Return a scratch folder of this test."""
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    return folder
+def open_folder() -> Iterator[Path]:
+    """Return a folder that another account can enter (pytest's own are closed), for private clusters; removed."""
+    folder = Path(tempfile.mkdtemp(prefix="geodag-open-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

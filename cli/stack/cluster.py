@@ -5,6 +5,7 @@ The server listens on a Unix socket inside the folder (trust, for the folder's o
 """
 
 import asyncio
+import hashlib
 import os
 import pwd
 import shutil
@@ -26,6 +27,9 @@ SUPERUSER: Final = "postgres"
 VERSIONS: Final = (18, 17, 16, 15)
 SOCKET_PATH_LIMIT: Final = 107
 """Linux's limit on the path of a Unix socket, in bytes."""
+SOCKET_NAME: Final = ".s.PGSQL.65535"
+SHARED_STATE: Final = Path("/var/lib/geodag")
+"""Where root puts a cluster whose home the server's account could not enter, as below /root."""
 
 LOCAL_CONFIG: Final = MappingProxyType(
     {
@@ -118,7 +122,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One cluster: `home/postgres` with `data`, `run` (socket), `postgresql.log` and `port`."""
+    """One cluster: a folder, usually `home/postgres`, with `data`, `run` (socket), `postgresql.log` and `port`."""
 
     home: Path
     wanted_port: int | None = None
@@ -129,8 +133,11 @@ class Cluster:
 
     @property
     def base(self) -> Path:
-        """Return the folder of the cluster."""
-        return self.home.absolute() / "postgres"
+        """Return the folder of the cluster; one that was made stays where it is."""
+        usual = self.home.absolute() / "postgres"
+        if self.account.uid is None or (usual / "initialised").exists() or _is_reachable(usual):
+            return usual
+        return SHARED_STATE / hashlib.sha256(os.fsencode(usual)).hexdigest()[:16]
 
     @property
     def data(self) -> Path:
@@ -221,26 +228,12 @@ class Cluster:
             shutil.rmtree(self.base, ignore_errors=True)
 
     def _make_folders(self) -> None:
-        self.socket_dir.mkdir(parents=True, exist_ok=True)
-        socket_path = self.socket_dir / ".s.PGSQL.65535"
-        if len(os.fsencode(socket_path)) > SOCKET_PATH_LIMIT:
+        if not _fits_socket(self.base):
             raise ClusterError(f"the folder's path is too long for a socket: {self.base}", value=str(self.base))
+        self.socket_dir.mkdir(parents=True, exist_ok=True)
         for folder in (self.base, self.socket_dir):
             self._give(folder)
             folder.chmod(0o755)
-        self._check_reachable()
-
-    def _check_reachable(self) -> None:
-        """Fail early when the server's account cannot enter a parent folder, as below /root."""
-        if self.account.uid is None:
-            return
-        closed = [str(p) for p in self.base.resolve().parents if not p.stat().st_mode & 0o001 and p.owner() == "root"]
-        if closed:
-            raise ClusterError(
-                f"root cannot run PostgreSQL itself, and its account cannot enter {closed[-1]}; "
-                "use a folder outside, or chmod o+x it",
-                value=str(self.base),
-            )
 
     def _initdb(self) -> None:
         if self.data.exists():
@@ -307,6 +300,16 @@ class Cluster:
             return " | ".join(self.log.read_text(errors="replace").splitlines()[-5:])
         except OSError:
             return "no log"
+
+
+def _fits_socket(base: Path) -> bool:
+    return len(os.fsencode(base / "run" / SOCKET_NAME)) <= SOCKET_PATH_LIMIT
+
+
+def _is_reachable(base: Path) -> bool:
+    """Return whether an account that owns none of them may pass all folders above `base`, and the socket fits."""
+    present = [folder for folder in base.resolve().parents if folder.exists()]
+    return _fits_socket(base) and all(folder.stat().st_mode & 0o001 for folder in present)
 
 
 def _works_in(pid: int, data: Path) -> bool:

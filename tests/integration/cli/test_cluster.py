@@ -10,25 +10,14 @@ import psycopg
 import pytest
 from psycopg import conninfo
 
-from cli.stack.cluster import Cluster, ClusterError, find_installation
+from cli.stack.cluster import Account, Cluster, ClusterError, find_installation, free_port
 from repositories import roles
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that an unprivileged server can enter, as pytest's own cannot be by default."""
-    folder = tmp_path_factory.mktemp("h")
-    for parent in (folder, *folder.parents):
-        if parent == Path("/tmp"):
-            break
-        parent.chmod(0o755)
-    return folder
-
-
-@pytest.fixture
-def cluster(home: Path) -> Iterator[Cluster]:
-    cluster = Cluster(home)
+def cluster(open_folder: Path) -> Iterator[Cluster]:
+    cluster = Cluster(open_folder)
     yield cluster
     cluster.destroy()
 
@@ -100,13 +89,11 @@ def test_a_cluster_whose_making_was_interrupted_is_made_again(cluster: Cluster) 
     assert answer(cluster) == 42
 
 
-def test_a_new_port_is_used_from_the_next_start_on(cluster: Cluster, home: Path) -> None:
+def test_a_new_port_is_used_from_the_next_start_on(cluster: Cluster, open_folder: Path) -> None:
     cluster.start()
     old = cluster.port
     cluster.stop()
-    from cli.stack.cluster import free_port
-
-    moved = Cluster(home, free_port())
+    moved = Cluster(open_folder, free_port())
     moved.start()
     assert moved.port != old
     assert answer(moved) == 42
@@ -142,23 +129,41 @@ def test_commits_are_durable_by_default(cluster: Cluster) -> None:
     assert (answer(cluster, "SHOW fsync"), answer(cluster, "SHOW synchronous_commit")) == ("on", "on")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root hands the server to another account")
+@pytest.mark.parametrize("name", ["closed", "x" * 100])
+def test_a_home_that_the_server_cannot_use_gets_its_cluster_beside(
+    open_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("cli.stack.cluster.SHARED_STATE", open_folder / "var")
+    unusable = tmp_path / name
+    unusable.mkdir(mode=0o700)
+    cluster = Cluster(unusable)
+    try:
+        cluster.start()
+        assert answer(cluster) == 42
+        assert Cluster(unusable).pid() == cluster.pid()
+        assert cluster.base.is_relative_to(open_folder / "var")
+    finally:
+        cluster.destroy()
+
+
 def test_a_folder_whose_socket_path_would_be_too_long_is_refused_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="too long"):
-        Cluster(tmp_path / ("x" * 100)).initialise()
+        Cluster(tmp_path / ("x" * 100), account=Account(None, None)).initialise()
 
 
-def test_the_server_does_not_hold_the_starter_s_output_open(home: Path) -> None:
+def test_the_server_does_not_hold_the_starter_s_output_open(open_folder: Path) -> None:
     code = (
         "from pathlib import Path; from cli.stack.cluster import Cluster; import sys;"
         "Cluster(Path(sys.argv[1])).start(); print('started')"
     )
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code, str(home)], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", code, str(open_folder)], capture_output=True, text=True, timeout=60, check=True
         )
         assert done.stdout.strip() == "started"
     finally:
-        Cluster(home).destroy()
+        Cluster(open_folder).destroy()
 
 
 def test_without_postgis_the_message_carries_the_command_that_installs_it(tmp_path: Path) -> None:

@@ -20,14 +20,9 @@ INSERT = "INSERT INTO dagapp.dag_settings (key, value, updated_by) VALUES (%s, '
 
 
 @pytest.fixture
-def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def own_cluster(open_folder: Path) -> Iterator[Cluster]:
     """A cluster of this test alone, to be stopped and started under a pool."""
-    folder = tmp_path_factory.mktemp("h")
-    for parent in (folder, *folder.parents):
-        if parent == Path("/tmp"):
-            break
-        parent.chmod(0o755)
-    cluster = Cluster(folder, config=TEST_CONFIG)
+    cluster = Cluster(open_folder, config=TEST_CONFIG)
     cluster.start()
     yield cluster
     cluster.destroy()
