@@ -15,7 +15,6 @@ from fastapi import APIRouter, FastAPI
 from core.dag.catalogue import WorkflowCatalogue, load_folder
 from core.errors import DatabaseUnavailable
 from core.identity import KeyFile
-from core.models.engine import Orchestrator
 from core.status_view import PublicUrls
 from messaging.listener import Listener
 from messaging.postgres import PostgresTaskQueue
@@ -23,7 +22,7 @@ from orchestrator import errors
 from orchestrator.auth import Authenticator
 from orchestrator.deps import Business, Context, Life
 from orchestrator.drain import depart, drain
-from orchestrator.heartbeat import Heartbeat, Pulse
+from orchestrator.heartbeat import Heartbeat, Instance, Pulse
 from orchestrator.loop import Loop
 from orchestrator.routes import bootstrap, callbacks, health, jobs, scale, workflows
 from orchestrator.settings import OrchestratorSettings
@@ -143,9 +142,7 @@ def _on_wake(channel: str, loop: Loop, waiters: JobWaiters) -> None:
 def _heartbeat(
     settings: OrchestratorSettings, owner_id: str, guard: OutageGuard, pulse: Pulse, life: Life
 ) -> Heartbeat:
-    instance = Orchestrator.model_construct(
-        owner_id=owner_id, host=socket.gethostname(), pid=os.getpid(), build_id=settings.build_id, state="active"
-    )
+    instance = Instance(owner_id, socket.gethostname(), os.getpid(), settings.build_id)
     return Heartbeat(
         settings.listen_conninfo(),
         instance,

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from core.models.engine import Orchestrator
 from repositories.database import make_conninfo
 from repositories.orchestrators import BEAT
 from services.recover import OutageGuard
@@ -16,6 +15,16 @@ from services.recover import OutageGuard
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """Which boot of which build beats."""
+
+    owner_id: str
+    host: str
+    pid: int
+    build_id: str
 
 
 @dataclass(slots=True)
@@ -40,7 +49,7 @@ class Heartbeat:
     def __init__(
         self,
         conninfo: str,
-        instance: Orchestrator,
+        instance: Instance,
         guard: OutageGuard,
         pulse: Pulse,
         *,
