@@ -70,3 +70,11 @@ def open_folder() -> Iterator[Path]:
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    """Return a scratch folder of this test."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
