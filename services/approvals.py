@@ -14,14 +14,16 @@ from core.errors import GeodagError, NotFound
 from core.identity import Caller
 from core.lifecycle import Command, Rule, VersionState
 from core.models.business import Clearance, GeospatialAsset
+from core.stac import collection_document
 from repositories import pgstac
 from repositories.assets import AssetRepository, CatalogueEntry
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
+from repositories.platforms import PlatformRepository
 
 
 class CatalogueEntryMissing(GeodagError):
-    """A completed version has no STAC document; it can not be published."""
+    """A completed version has no STAC document, or a wrong one; it can not be published."""
 
     code = "CATALOGUE_ENTRY_MISSING"
 
@@ -127,10 +129,15 @@ async def _audit(
 
 
 async def _catalogue(review: _Review) -> None:
-    """Write the document the ingest stored to pgstac; the collection was made by the ingest, under the same lock."""
-    entry = review.entry
+    """Write the document the ingest stored to pgstac and read it back; a lost collection is made again."""
+    entry, asset = review.entry, review.asset
     if entry.stac_item is None or entry.stac_collection_id is None:
-        raise CatalogueEntryMissing(f"{review.version} of asset {review.asset.asset_id} has no STAC item")
+        raise CatalogueEntryMissing(f"{review.version} of asset {asset.asset_id} has no STAC item")
+    if entry.stac_item.get("collection") != entry.stac_collection_id:
+        raise CatalogueEntryMissing(f"the STAC item of {review.version} names another collection")
+    platform = await PlatformRepository(review.conn).get(asset.platform_id)
+    title = f"{platform.display_name if platform else asset.platform_id}: {asset.data_type}"
+    await pgstac.ensure_collection(review.conn, collection_document(entry.stac_collection_id, title))
     await pgstac.write_item(review.conn, entry.stac_item)
 
 

@@ -11,6 +11,7 @@ from core.b2b import ApproveRequest, RejectRequest, ReviewAnswer, SubmitAccepted
 from core.dag.catalogue import WorkflowCatalogue
 from core.identity import Caller, KeyEntry, KeyFile, Role
 from core.models.engine import Job
+from core.stac import collection_document
 from core.status_view import PublicUrls
 from core.wire import TaskMessage, TaskResult, TaskStatus
 from repositories import pgstac
@@ -228,7 +229,9 @@ class Business:
                 }
             case "raster.stac_ensure_collection":
                 async with transaction(self.pool) as conn:
-                    created = await pgstac.ensure_collection(conn, collection(params["collection_id"]))
+                    created = await pgstac.ensure_collection(
+                        conn, collection_document(params["collection_id"], params["title"])
+                    )
                 return {"collection_id": params["collection_id"], "created": created}
             case "raster.stac_register_item":
                 return {
@@ -238,22 +241,6 @@ class Business:
                 }
             case handler:
                 raise AssertionError(f"no output for {handler}")
-
-
-def collection(collection_id: str) -> dict[str, Any]:
-    """Return a valid collection."""
-    return {
-        "type": "Collection",
-        "stac_version": "1.1.0",
-        "id": collection_id,
-        "description": "test",
-        "license": "other",
-        "extent": {
-            "spatial": {"bbox": [[-180, -90, 180, 90]]},
-            "temporal": {"interval": [["2020-01-01T00:00:00Z", None]]},
-        },
-        "links": [],
-    }
 
 
 def item(params: dict[str, Any]) -> dict[str, Any]:
