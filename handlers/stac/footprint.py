@@ -16,8 +16,11 @@ from pyproj import CRS, Transformer
 
 EDGE_POINTS: Final = 64
 """Points on each edge; enough for edges that are curves in longitude and latitude."""
-DECIMALS: Final = 7
-"""About a centimetre on the ground."""
+DECIMALS: Final = 8
+"""About a millimetre on the ground."""
+MAX_TOLERANCE: Final = 1e-5
+RELATIVE_TOLERANCE: Final = 1e-4
+"""How far a footprint may leave the true edge, in degrees and as a share of its size."""
 _GRID_POINTS: Final = 65
 _EPSILON: Final = 1e-9
 
@@ -175,23 +178,36 @@ def _polygons(rings: list[list[Point]]) -> Json:
 
 
 def _simplified(ring: list[Point]) -> list[Point]:
-    """Return the ring without repeated points and without points on the line between their neighbours."""
-    kept: list[Point] = []
-    for point in ring[:-1]:
-        rounded = (round(point[0], DECIMALS), round(point[1], DECIMALS))
-        if not kept or rounded != kept[-1]:
-            kept.append(rounded)
-    corners = [here for before, here, after in _neighbours(kept) if abs(_cross(before, here, after)) > 1e-12]
-    corners = corners if len(corners) >= 3 else kept
-    return [*corners, corners[0]]
+    """Return the closed ring with fewer points, none further from it than a fraction of its size."""
+    spread = max(max(axis) - min(axis) for axis in zip(*ring, strict=True))
+    tolerance = min(MAX_TOLERANCE, spread * RELATIVE_TOLERANCE)
+    open_ring = ring[:-1]
+    far = max(range(len(open_ring)), key=lambda place: math.dist(open_ring[0], open_ring[place]))
+    there = _thinned(open_ring[: far + 1], tolerance)
+    back = _thinned([*open_ring[far:], open_ring[0]], tolerance)
+    kept = [(round(lon, DECIMALS), round(lat, DECIMALS)) for lon, lat in [*there[:-1], *back[:-1]]]
+    return [*kept, kept[0]]
 
 
-def _neighbours(ring: list[Point]) -> list[tuple[Point, Point, Point]]:
-    return [(ring[i - 1], here, ring[(i + 1) % len(ring)]) for i, here in enumerate(ring)]
+def _thinned(line: list[Point], tolerance: float) -> list[Point]:
+    """Return a line with the points that matter (Douglas and Peucker)."""
+    if len(line) < 3:
+        return line
+    distances = [_distance(point, line[0], line[-1]) for point in line[1:-1]]
+    worst = max(range(len(distances)), key=distances.__getitem__)
+    if distances[worst] <= tolerance:
+        return [line[0], line[-1]]
+    middle = worst + 1
+    return [*_thinned(line[: middle + 1], tolerance)[:-1], *_thinned(line[middle:], tolerance)]
 
 
-def _cross(before: Point, here: Point, after: Point) -> float:
-    return (here[0] - before[0]) * (after[1] - here[1]) - (here[1] - before[1]) * (after[0] - here[0])
+def _distance(point: Point, start: Point, end: Point) -> float:
+    """Return the distance of a point from the line through two others, in degrees."""
+    length = math.dist(start, end)
+    if length == 0:
+        return math.dist(point, start)
+    cross = (end[0] - start[0]) * (point[1] - start[1]) - (end[1] - start[1]) * (point[0] - start[0])
+    return abs(cross) / length
 
 
 def _counter_clockwise(ring: list[Point]) -> list[list[float]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import quote, urljoin
 
 from pyproj import CRS
 
@@ -105,9 +106,15 @@ def build_item(
         "bbox": place.bbox,
         "geometry": place.geometry,
         "properties": properties,
-        "links": [],
+        "links": [_collection_link(about)],
         "assets": {"data": _asset(file, facts, about)},
     }
+
+
+def _collection_link(about: Description) -> Json:
+    """Return the link that an item with a collection must have; the address lies beside the download door."""
+    href = urljoin(about.href, f"../stac/collections/{quote(about.collection_id, safe='')}")
+    return {"rel": "collection", "href": href, "type": "application/json"}
 
 
 def _datetimes(moment: Moment) -> Json:
