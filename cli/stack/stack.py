@@ -239,7 +239,11 @@ class Stack:
 
     def _start_parts(self, timeout_seconds: float) -> None:
         self._supervisor = Supervisor(self.shape.part_names, self.plan.spec, self._report, self._mend_database)
-        self._supervisor.start()
+        # Workers have nothing to do but to complain before an orchestrator answers.
+        self._supervisor.start([name for name in self.shape.part_names if name not in self.shape.worker_names])
+        self.wait_ready(timeout_seconds, self.shape.orchestrator_names)
+        for name in self.shape.worker_names:
+            self._supervisor.start_part(name)
         self.wait_ready(timeout_seconds)
 
     def _mend_database(self) -> None:

@@ -46,9 +46,9 @@ class Supervisor:
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         self._rotated_at = time.monotonic()
 
-    def start(self) -> None:
-        """Start every part and begin to watch."""
-        for name in self._names:
+    def start(self, names: Sequence[str] | None = None) -> None:
+        """Begin to watch, and start the named parts (all by default); the others wait for `start_part`."""
+        for name in self._names if names is None else names:
             self.start_part(name)
         self._thread.start()
 
