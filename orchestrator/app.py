@@ -24,7 +24,7 @@ from orchestrator.deps import Business, Context, Life
 from orchestrator.drain import depart, drain
 from orchestrator.heartbeat import Heartbeat, Instance, Pulse
 from orchestrator.loop import Loop
-from orchestrator.routes import bootstrap, callbacks, health, jobs, scale, workflows
+from orchestrator.routes import assets, bootstrap, callbacks, health, jobs, scale, status, submit, uploads, workflows
 from orchestrator.settings import OrchestratorSettings
 from orchestrator.waiters import JobWaiters
 from repositories.blobs_folder import FolderBlobRepository
@@ -54,6 +54,10 @@ ROUTERS: Sequence[APIRouter] = (
     workflows.router,
     callbacks.router,
     scale.router,
+    submit.router,
+    status.router,
+    assets.router,
+    uploads.router,
     bootstrap.router,
     health.router,
 )

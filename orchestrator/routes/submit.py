@@ -1,0 +1,37 @@
+"""Submits and validations of partners; both credentials are verified here."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from core.b2b import MAX_BODY_BYTES, parse_body
+from core.identity import Caller, Role
+from orchestrator.deps import Context, context, json_response, read_body
+
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+POLL_AFTER_SECONDS = "2"
+
+router = APIRouter(prefix="/api/v1", tags=["submit"])
+
+
+@router.post("/submit", status_code=202)
+async def submit(request: Request) -> Response:
+    """Store a submit and start its ingest; with `dry_run` only validate it."""
+    ctx = context(request)
+    caller = ctx.auth.mutator(request.headers, Role.SUBMITTER)
+    body = parse_body(await read_body(request, MAX_BODY_BYTES))
+    if body.get("dry_run") is True:
+        return await _validated(ctx, caller, body)
+    accepted = await ctx.business.submits.submit(caller, body, request.headers.get(IDEMPOTENCY_HEADER))
+    return json_response(accepted, 202, {"Location": accepted.status_url, "Retry-After": POLL_AFTER_SECONDS})
+
+
+@router.post("/validate")
+async def validate(request: Request) -> Response:
+    """Check a submit and read its file; nothing is stored for the partner."""
+    ctx = context(request)
+    caller = ctx.auth.mutator(request.headers, Role.SUBMITTER)
+    return await _validated(ctx, caller, parse_body(await read_body(request, MAX_BODY_BYTES)))
+
+
+async def _validated(ctx: Context, caller: Caller, body: dict[str, object]) -> Response:
+    return json_response(await ctx.business.validates.validate(caller, body))
