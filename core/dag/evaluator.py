@@ -60,9 +60,8 @@ def _evaluate(run: Run) -> None:
 
 def _revoke_strays(run: Run) -> None:
     """Revoke live attempts that no node waits for: of final nodes, or overtaken by a newer attempt."""
-    reported = {row.task_id for row in run.state.results}
     for attempt in run.state.attempts.values():
         node = run.nodes.get(attempt.node_id)
         current = node is not None and node.task_id == attempt.task_id and node.status not in NODE_FINAL
-        if not current and attempt.task_id not in reported:
+        if not current:
             run.end_attempt(attempt, AttemptState.REVOKED, "nothing waits for it")

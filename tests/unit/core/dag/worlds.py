@@ -1,0 +1,193 @@
+"""Random workflows, and a world that checks the laws after every evaluation."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from hypothesis import strategies as st
+
+from core.dag.definition import Workflow
+from core.dag.evaluator import advance
+from core.dag.state import Decision
+from core.statuses import ATTEMPT_FINAL, JOB_FINAL, NODE_FINAL, AttemptState, NodeStatus, SkipReason
+from tests.unit.core.dag.harness import World, workflow_of
+
+RULES = ("all_of", "any_of", "all_done")
+IN_FLIGHT = frozenset({NodeStatus.DISPATCHED, NodeStatus.RUNNING})
+
+
+@st.composite
+def workflows(draw: st.DrawFn, on_failure: tuple[str, ...] = ("drain", "cancel")) -> Workflow:
+    """Draw a workflow of up to seven tasks with any edges, joins, budgets and best_effort flags."""
+    nodes: dict[str, Any] = {"start": {"type": "start"}}
+    for number in range(draw(st.integers(0, 7))):
+        nodes[f"n{number}"] = {
+            "type": "task",
+            "handler": "echo",
+            "timeout_seconds": 50,
+            "best_effort": draw(st.booleans()),
+            "retry": {"max_retries": draw(st.integers(0, 2)), "max_losses": draw(st.integers(0, 2))},
+            "depends_on": draw(joins(list(nodes))),
+        }
+    nodes["end"] = {"type": "end", "depends_on": draw(joins(list(nodes)))}
+    return workflow_of(nodes, on_failure=draw(st.sampled_from(on_failure)))
+
+
+@st.composite
+def joins(draw: st.DrawFn, earlier: list[str]) -> dict[str, list[str]]:
+    """Draw a `depends_on` over some of the earlier nodes."""
+    sources = draw(st.lists(st.sampled_from(earlier), min_size=1, max_size=3, unique=True))
+    return {draw(st.sampled_from(RULES)): sources}
+
+
+@st.composite
+def presets(draw: st.DrawFn, workflow: Workflow) -> dict[str, SkipReason]:
+    """Draw nodes that were skipped before the job went on, as conditionals and operators skip them."""
+    tasks = [node_id for node_id in workflow.nodes if node_id.startswith("n")]
+    reasons = st.sampled_from([SkipReason.NOT_TAKEN, SkipReason.BYPASSED])
+    return draw(st.dictionaries(st.sampled_from(tasks), reasons, max_size=2)) if tasks else {}
+
+
+class LawfulWorld(World):
+    """Asserts after every evaluation what must hold after every evaluation."""
+
+    def __init__(self, workflow: Workflow, skipped: dict[str, SkipReason] | None = None) -> None:
+        self.dispatched: set[str] = set()
+        self.preset = skipped
+        super().__init__(workflow)
+
+    def advance(self) -> Decision:
+        if self.preset:
+            for node_id, reason in self.preset.items():
+                self.set_node(node_id, status=NodeStatus.SKIPPED, skip_reason=reason)
+            self.preset = None
+        before = self.state
+        decision = super().advance()
+        self._nothing_final_changed(before)
+        self._dispatches_are_due(decision)
+        self._second_evaluation_changes_nothing()
+        self._ends_are_clean()
+        return decision
+
+    def _nothing_final_changed(self, before: Any) -> None:
+        for node_id, node in before.nodes.items():
+            if node.status in NODE_FINAL:
+                assert self.node(node_id) == node
+        if before.job.status in JOB_FINAL:
+            assert self.job.model_copy(update={"version": 0, "updated_at": None}) == before.job.model_copy(
+                update={"version": 0, "updated_at": None}
+            )
+
+    def _dispatches_are_due(self, decision: Decision) -> None:
+        assert not (decision.dispatches and self.job.paused_at)
+        for dispatch in decision.dispatches:
+            task_id = self.node(dispatch.node_id).task_id
+            assert task_id == f"{self.job.job_id}_{dispatch.node_id}_{dispatch.attempt}"
+            assert task_id not in self.dispatched
+            self.dispatched.add(task_id)
+            for source in self.workflow.graph.incoming[dispatch.node_id]:
+                assert self.node(source).status in NODE_FINAL
+
+    def _second_evaluation_changes_nothing(self) -> None:
+        again = advance(self.workflow, self.state, self.now)
+        assert replace(again, wake_at=None) == Decision()
+        assert again.wake_at == self.job.wake_at
+
+    def _ends_are_clean(self) -> None:
+        if self.job.status in JOB_FINAL:
+            assert all(node.status in NODE_FINAL for node in self.state.nodes.values())
+            assert all(attempt.state in ATTEMPT_FINAL for attempt in self.state.attempts.values())
+            assert self.job.wake_at is None
+            assert self.job.completed_at is not None
+        elif self.job.paused_at is None:
+            assert self.job.wake_at is not None
+            assert self.job.wake_at > self.now
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the job is over."""
+        return self.job.status in JOB_FINAL
+
+    def in_flight(self) -> list[str]:
+        """Return the tasks that have an attempt out."""
+        return [node_id for node_id, node in self.state.nodes.items() if node.status in IN_FLIGHT]
+
+
+def play(world: LawfulWorld, chance: Random, good: dict[str, bool] | None = None, steps: int = 400) -> None:
+    """Let things happen at random until the job ends; `good` fixes how tasks end for good, noise is then harmless."""
+    for _ in range(steps):
+        if world.ended:
+            return
+        flying = world.in_flight()
+        if not flying:
+            world.set_job(paused_at=None)
+            world.wake() if world.job.wake_at else world.tick(0)
+            continue
+        _happen(world, chance, chance.choice(flying), good)
+    raise AssertionError(f"the job did not end: {world.statuses()}")
+
+
+HARMLESS = ("release", "late", "pause", "claim", "outage", "lost message")
+HARMFUL = ("lose", "transient", "poison", "slow")
+TRANSIENT = {"code": "T", "message": "m", "classification": "transient"}
+
+
+def _happen(world: LawfulWorld, chance: Random, node_id: str, good: dict[str, bool] | None) -> None:
+    action = chance.choice([*HARMLESS, "end", "end", "end", *(() if good else HARMFUL)])
+    if world.attempt(node_id).state is AttemptState.QUEUED and action != "lost message":
+        world.claim(node_id)
+    match action:
+        case "end":
+            _end(world, node_id, good[node_id] if good else chance.random() < 0.7)
+        case "transient":
+            world.report(node_id, "failed", error=TRANSIENT)
+        case "poison":
+            world.report(node_id, "completed", output=None)
+        case "release":
+            world.report(node_id, "released")
+        case "late":
+            _late_result(world, chance)
+        case _:
+            _let_time_pass(world, action)
+
+
+def _let_time_pass(world: LawfulWorld, action: str) -> None:
+    match action:
+        case "lose":
+            world.tick(20)
+        case "slow":
+            world.tick(15)
+        case "pause":
+            world.set_job(paused_at=None if world.job.paused_at else world.now)
+            world.tick(0)
+        case "outage":
+            _outage(world)
+        case _:
+            world.tick(0)
+
+
+def _end(world: LawfulWorld, node_id: str, ok: bool) -> None:
+    if ok:
+        world.report(node_id)
+    else:
+        world.report(node_id, "failed", error={"code": "E", "message": "m"})
+
+
+def _outage(world: LawfulWorld) -> None:
+    """Nobody can renew for three leases; afterwards every worker does, before anything else is looked at."""
+    world.outage(on=True)
+    world.tick(60)
+    for node_id in world.in_flight():
+        world.set_attempt(node_id, leased_at=world.now)
+        world.beat(node_id)
+    world.outage(on=False)
+    world.tick(0)
+
+
+def _late_result(world: LawfulWorld, chance: Random) -> None:
+    """Send an old result again, with another content; nothing may come of it."""
+    if world.rows:
+        row = chance.choice(list(world.rows.values()))
+        world.put(row.model_copy(update={"status": "failed", "error": {"code": "LATE", "message": "m"}}))
+        (disposition,) = world.advance().dispositions
+        assert disposition.disposition == "superseded"
