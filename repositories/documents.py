@@ -16,6 +16,11 @@ Row = TypeVar("Row")
 RowFactory = Callable[[AsyncCursor[Any]], Callable[[Sequence[Any]], Row]]
 
 
+def document_of(**parts: Sequence[BaseModel | Mapping[str, Any]]) -> str:
+    """Return named lists of rows as the text of one JSON object; empty parts are left out."""
+    return to_json({name: rows for name, rows in parts.items() if rows}).decode()
+
+
 def document(rows: Sequence[BaseModel | Mapping[str, Any]]) -> str:
     """Return rows as the text of one JSON array."""
     return to_json(rows).decode()

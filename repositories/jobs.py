@@ -9,7 +9,7 @@ from psycopg.rows import class_row, scalar_row
 
 from core.models.engine import Job
 from core.statuses import JobStatus
-from repositories.documents import Pending, document, model_row, send
+from repositories.documents import Pending, model_row, send
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +26,6 @@ class JobRepository:
     def __init__(self, conn: AsyncConnection[Any]) -> None:
         self._conn = conn
 
-    async def insert(self, jobs: Sequence[Job]) -> None:
-        """Store new jobs."""
-        await self._conn.execute(
-            """
-            INSERT INTO dagapp.dag_jobs
-                (job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
-                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
-                 submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                 completed_at)
-            SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
-                owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
-                submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                completed_at
-            FROM jsonb_populate_recordset(NULL::dagapp.dag_jobs, %s::jsonb)
-            """,
-            (document(jobs),),
-        )
-
     async def lock(self, job_ids: Iterable[str]) -> Pending[Job]:
         """Lock and return those of the jobs that nobody else holds, in id order; never waits."""
         return await send(
@@ -51,24 +33,6 @@ class JobRepository:
             model_row(Job),
             "SELECT * FROM dagapp.dag_jobs WHERE job_id = ANY(%s) ORDER BY job_id FOR UPDATE SKIP LOCKED",
             (list(job_ids),),
-        )
-
-    async def update(self, jobs: Sequence[Job]) -> Pending[str]:
-        """Write what an advance changed, where the version is still the one before; return the ids written."""
-        return await send(
-            self._conn,
-            scalar_row,
-            """
-            UPDATE dagapp.dag_jobs AS j
-            SET status = u.status, version = u.version, paused_at = u.paused_at, wake_at = u.wake_at,
-                deadline_at = u.deadline_at, outputs = u.outputs, error = u.error, warnings = u.warnings,
-                evaluation_failures = u.evaluation_failures, updated_at = u.updated_at, started_at = u.started_at,
-                completed_at = u.completed_at
-            FROM jsonb_populate_recordset(NULL::dagapp.dag_jobs, %s::jsonb) AS u
-            WHERE j.job_id = ANY(%s) AND j.job_id = u.job_id AND j.version = u.version - 1
-            RETURNING j.job_id
-            """,
-            (document(jobs), [job.job_id for job in jobs]),
         )
 
     async def get(self, job_id: str) -> Job | None:
@@ -103,22 +67,6 @@ class JobRepository:
             "SELECT DISTINCT owner_id FROM dagapp.dag_jobs WHERE job_id = ANY(%s)", (list(job_ids),)
         )
         return {row[0] for row in await cursor.fetchall()}
-
-    async def paused_among(self, job_ids: Iterable[str], queue: str) -> Pending[str]:
-        """Return those of the jobs that are paused: themselves, or by the switch of all, their workflow or a queue."""
-        return await send(
-            self._conn,
-            scalar_row,
-            """
-            SELECT j.job_id FROM dagapp.dag_jobs AS j
-            WHERE j.job_id = ANY(%s) AND (j.paused_at IS NOT NULL OR EXISTS (
-                SELECT FROM dagapp.dag_settings AS s
-                WHERE s.key = ANY(ARRAY['pause:all', 'pause:workflow:' || j.workflow_id, 'pause:queue:' || %s])
-                    AND s.value = 'true'::jsonb
-            ))
-            """,
-            (list(job_ids), queue),
-        )
 
     async def due_timers(self, owner_id: str, limit: int) -> Pending[DueJob]:
         """Return active jobs of an owner whose timer is due, longest overdue first."""

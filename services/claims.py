@@ -1,12 +1,11 @@
 """Claims, heartbeats and leases: attempt transactions, which never touch a job's row (architecture §3.5 and §3.7)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hmac import compare_digest
 from typing import Any, assert_never
 
 from core.handlers_catalog import CATALOG
-from core.ids import split_task_id
 from core.models.engine import Attempt, Checkpoint
 from core.statuses import AttemptState
 from core.wire import (
@@ -20,12 +19,11 @@ from core.wire import (
     HeartbeatResponse,
     Revocation,
 )
-from repositories.attempts import AttemptRepository
+from repositories.attempts import AttemptRepository, Claimed
 from repositories.checkpoints import CheckpointRepository
 from repositories.database import AsyncPool
-from repositories.events import EventRepository, NewEvent
-from repositories.jobs import JobRepository
-from repositories.nodes import NodeRepository
+from repositories.decisions import DecisionRepository
+from repositories.events import NewEvent
 from repositories.notifications import clock
 from repositories.workers import WorkerRepository
 from services.checkpoints import checkpoint_rows, is_storable, save_checkpoints
@@ -77,24 +75,20 @@ class ClaimService:
 
     async def claim(self, request: ClaimRequest) -> list[ClaimAnswer]:
         """Answer claims in their order; the same claim id gets the same answer again."""
-        tasks = [parts for claim in request.claims if (parts := split_task_id(claim.task_id))]
-        job_ids, node_ids = sorted({job for job, _, _ in tasks}), sorted({node for _, node, _ in tasks})
         async with pipelined(self._pool) as conn:
-            attempts = await AttemptRepository(conn).lock([claim.task_id for claim in request.claims])
-            paused = await JobRepository(conn).paused_among(job_ids, request.worker.queue)
-            checkpoints = await CheckpointRepository(conn).of_nodes(job_ids, node_ids)
-            found = {attempt.task_id: attempt for attempt in await attempts.rows()}
+            attempts = await AttemptRepository(conn).lock_to_claim(
+                [claim.task_id for claim in request.claims], request.worker.queue
+            )
+            found = {one.task_id: one for one in await attempts.rows()}
             room = _Room(
-                Free.of(request.free, request.worker.state == "draining"),
-                frozenset(await paused.rows()),
-                {(one.job_id, one.node_id): one for one in await checkpoints.rows()},
+                Free.of(request.free, request.worker.state == "draining"), await _checkpoints(conn, found.values())
             )
             answers, granted, parked = self._answer(request, found, room)
-            await self._write(conn, request, found, granted, parked)
+            await self._write(conn, request, [(found[task], claim) for task, claim in granted.items()], parked)
         return answers
 
     def _answer(
-        self, request: ClaimRequest, found: Mapping[str, Attempt], room: "_Room"
+        self, request: ClaimRequest, found: Mapping[str, Claimed], room: "_Room"
     ) -> tuple[list[ClaimAnswer], dict[str, str], list[str]]:
         """Return answers, granted claims (task id to claim id), and tasks to park."""
         answers: list[ClaimAnswer] = []
@@ -124,22 +118,18 @@ class ClaimService:
         )
 
     async def _write(
-        self,
-        conn: Connection,
-        request: ClaimRequest,
-        found: Mapping[str, Attempt],
-        granted: Mapping[str, str],
-        parked: Sequence[str],
+        self, conn: Connection, request: ClaimRequest, granted: Sequence[tuple[Claimed, str]], parked: Sequence[str]
     ) -> None:
-        attempts = AttemptRepository(conn)
         if parked:
-            await attempts.park(parked)
-        if not granted:
-            return
-        started = [found[task_id] for task_id in granted]
-        await attempts.lease(granted, request.worker.worker_id, self._lease_seconds)
-        await NodeRepository(conn).start(started)
-        await EventRepository(conn).append([_started(attempt, request.worker.worker_id) for attempt in started])
+            await AttemptRepository(conn).park(parked)
+        if granted:
+            worker_id = request.worker.worker_id
+            claims = [
+                {"task_id": one.task_id, "job_id": one.job_id, "node_id": one.node_id, "claim_id": claim_id}
+                for one, claim_id in granted
+            ]
+            events = [_started(one, worker_id) for one, _ in granted]
+            await DecisionRepository(conn).start(claims, worker_id, self._lease_seconds, events)
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """Renew the leases of a worker, store progress and checkpoints, and say what it must stop."""
@@ -169,10 +159,9 @@ class ClaimService:
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """What else decides about claims: capacity, pauses, and the checkpoints that attempts start from."""
+    """What else decides about claims: capacity, and the checkpoints that attempts start from."""
 
     free: Free
-    paused_jobs: frozenset[str]
     checkpoints: Mapping[tuple[str, str], Checkpoint]
 
     def checkpoint(self, attempt: Attempt) -> Checkpoint | None:
@@ -181,8 +170,17 @@ class _Room:
         return found if found is not None and found.params_digest == attempt.params_digest else None
 
 
+async def _checkpoints(conn: Connection, attempts: Iterable[Attempt]) -> Mapping[tuple[str, str], Checkpoint]:
+    """Return what earlier attempts saved, by job and node; a first attempt has nothing to look for."""
+    later = [attempt for attempt in attempts if attempt.attempt > 0]
+    if not later:
+        return {}
+    pending = await CheckpointRepository(conn).of_nodes({one.job_id for one in later}, {one.node_id for one in later})
+    return {(one.job_id, one.node_id): one for one in await pending.rows()}
+
+
 def _verdict(
-    claim: Claim, attempt: Attempt | None, room: _Room, granted: Mapping[str, str]
+    claim: Claim, attempt: Claimed | None, room: _Room, granted: Mapping[str, str]
 ) -> tuple[ClaimOutcome, str | None]:
     """Return the answer to one claim; only GRANTED and PAUSED of a queued attempt change anything."""
     if attempt is None:
@@ -210,11 +208,11 @@ def _verdict(
 
 
 def _verdict_on_queued(
-    claim: Claim, attempt: Attempt, room: _Room, granted: Mapping[str, str]
+    claim: Claim, attempt: Claimed, room: _Room, granted: Mapping[str, str]
 ) -> tuple[ClaimOutcome, str | None]:
     if claim.task_id in granted:
         return ClaimOutcome.LEASED, "claimed twice in one call"
-    if attempt.job_id in room.paused_jobs:
+    if attempt.paused:
         return ClaimOutcome.PAUSED, "the job, its workflow or its queue is paused"
     missing = room.free.take(attempt)
     return (ClaimOutcome.GRANTED, None) if missing is None else (ClaimOutcome.NO_FIT, missing)

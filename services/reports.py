@@ -23,6 +23,15 @@ class Verdict:
     ends: AttemptState | None = None
     peak_rss_bytes: int | None = None
 
+    def end(self, now: datetime) -> dict[str, Any]:
+        """Return what to write to the attempt that this report ends."""
+        return {
+            "task_id": self.answer.task_id,
+            "state": self.ends,
+            "ended_at": now,
+            "peak_rss_bytes": self.peak_rss_bytes,
+        }
+
 
 def judge(
     reports: Sequence[TaskResult | Release], attempts: Mapping[str, Attempt], worker_id: str | None, now: datetime

@@ -6,6 +6,7 @@ transaction; otherwise the result waits in the inbox and the owner is woken. A r
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from core.dag.state import Disposition
@@ -13,18 +14,17 @@ from core.ids import split_task_id
 from core.models.engine import Attempt, TaskResultRow
 from core.statuses import AttemptState
 from core.wire import Release, ResultAnswer, ResultDisposition, TaskResult
-from repositories.attempts import AttemptRepository
 from repositories.database import AsyncPool
-from repositories.events import EventRepository, NewEvent
+from repositories.events import NewEvent
 from repositories.jobs import JobRepository
-from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
-from repositories.results import ResultRepository
+from repositories.notifications import UNOWNED_CHANNEL, owner_channel
 from services.advance import AdvanceService
 from services.checkpoints import checkpoint_rows, save_checkpoints
 from services.evaluation import Step
 from services.loading import Locked, lock_jobs
 from services.reports import Verdict, judge
 from services.work import Connection, pipelined
+from services.writing import Reported
 
 ANSWERS: Mapping[str, ResultDisposition] = {
     "applied": ResultDisposition.APPLIED,
@@ -61,31 +61,26 @@ class ResultService:
     async def _store(self, conn: Connection, locked: Locked, verdicts: Sequence[Verdict]) -> Sequence[Step]:
         """Write inbox rows and attempts, and advance the jobs that this transaction holds."""
         rows = [verdict.row for verdict in verdicts if verdict.row is not None]
-        if not rows:
-            return ()
-        fresh = [verdict.row for verdict in verdicts if verdict.row is not None and verdict.ends is not None]
-        ends = [
-            {"task_id": v.answer.task_id, "state": v.ends, "peak_rss_bytes": v.peak_rss_bytes}
-            for v in verdicts
-            if v.ends is not None
-        ]
+        fresh = [row for row in rows if not row.processed]
         mine = sorted({row.job_id for row in fresh if row.job_id in locked.jobs})
         steps = await self._advance.evaluate_locked(conn, _with_results(locked, fresh), mine)
         settled = {d.task_id: d for step in steps for d in step.decision.dispositions}
-        await ResultRepository(conn).insert([_settled(row, settled.get(row.task_id)) for row in rows])
-        if ends:
-            await AttemptRepository(conn).report(ends)
-        await _log_late(conn, [row for row in rows if row.processed])
-        await self._wake_owners(conn, {row.job_id for row in fresh if row.job_id not in locked.jobs})
-        await self._advance.writer.update(conn, steps, locked.now, {row.task_id for row in fresh})
+        reported = Reported(
+            results=[_settled(row, settled.get(row.task_id)) for row in rows],
+            attempts=[verdict.end(locked.now) for verdict in verdicts if verdict.ends is not None],
+            events=[_late_event(row, locked.now) for row in rows if row.processed],
+            channels=await _owner_channels(conn, {row.job_id for row in fresh if row.job_id not in locked.jobs}),
+        )
+        await self._advance.writer.update(conn, steps, locked.now, reported)
         return steps
 
-    async def _wake_owners(self, conn: Connection, job_ids: set[str]) -> None:
-        """Tell the owners of jobs that somebody else holds just now; the lock's holder may have read the inbox."""
-        if not job_ids:
-            return
-        owners = await JobRepository(conn).owners(job_ids)
-        await notify(conn, [UNOWNED_CHANNEL if owner is None else owner_channel(owner) for owner in owners])
+
+async def _owner_channels(conn: Connection, job_ids: set[str]) -> list[str]:
+    """Return whom to tell of results of jobs that somebody else holds: the holder may have read the inbox already."""
+    if not job_ids:
+        return []
+    owners = await JobRepository(conn).owners(job_ids)
+    return [UNOWNED_CHANNEL if owner is None else owner_channel(owner) for owner in owners]
 
 
 def _with_results(locked: Locked, fresh: Sequence[TaskResultRow]) -> Locked:
@@ -122,19 +117,15 @@ def _final_answer(answer: ResultAnswer, dispositions: Mapping[str, Disposition])
     return ResultAnswer(task_id=answer.task_id, disposition=ANSWERS[disposition.disposition], reason=disposition.reason)
 
 
-async def _log_late(conn: Connection, rows: Sequence[TaskResultRow]) -> None:
-    events = [
-        NewEvent(
-            job_id=row.job_id,
-            node_id=row.node_id,
-            task_id=row.task_id,
-            event_type="result_superseded",
-            event_data={"worker_id": row.worker_id, "status": row.status},
-        )
-        for row in rows
-    ]
-    if events:
-        await EventRepository(conn).append(events)
+def _late_event(row: TaskResultRow, now: datetime) -> NewEvent:
+    return NewEvent(
+        job_id=row.job_id,
+        node_id=row.node_id,
+        task_id=row.task_id,
+        event_type="result_superseded",
+        event_data={"worker_id": row.worker_id, "status": row.status},
+        created_at=now,
+    )
 
 
 async def _save_checkpoints(

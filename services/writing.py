@@ -1,30 +1,29 @@
 """Writes the decisions of many jobs, one statement per table, in the transaction that holds their locks."""
 
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
 from core.dag.apply import new_attempt
 from core.dag.retry import redispatch_after_seconds
-from core.dag.state import Dispatch, Event
+from core.dag.state import AttemptEnd, Dispatch, Event
 from core.errors import GeodagError
-from core.models.engine import Attempt, Job, NodeState
+from core.models.engine import Attempt, Job, NodeState, TaskResultRow
 from core.ports import TaskQueue
 from core.statuses import AttemptState
 from core.wire import TaskMessage
-from repositories.attempts import AttemptRepository
-from repositories.events import EventRepository, NewEvent
-from repositories.jobs import JobRepository
-from repositories.nodes import NodeRepository
-from repositories.notifications import ENDED_CHANNEL, notify
-from repositories.results import ResultRepository
+from repositories.decisions import DecisionRepository, Written
+from repositories.documents import Pending
+from repositories.events import NewEvent
+from repositories.notifications import ENDED_CHANNEL
 from services.evaluation import Step
 from services.stored_numbers import as_stored
 from services.work import Connection
 
+Task = tuple[Attempt, TaskMessage]
 OnJobEnded = Callable[[Connection, Job], Awaitable[None]]
 """Runs in the transaction that ends a job, after the engine's own writes."""
 
@@ -45,6 +44,22 @@ def token_hash(token: str) -> str:
     return sha256(token.encode()).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What a callback adds to the decisions that follow from it."""
+
+    results: Sequence[TaskResultRow] = ()
+    """Inbox rows to insert, with their disposition when they were evaluated."""
+    attempts: Sequence[Mapping[str, Any]] = ()
+    """Leased attempts that end: {task_id, state, ended_at, peak_rss_bytes}."""
+    events: Sequence[NewEvent] = ()
+    channels: Sequence[str] = ()
+    """Whom to wake about rows that nobody evaluated."""
+
+
+NOTHING_REPORTED = Reported()
+
+
 class DecisionWriter:
     """Turns decisions into rows, messages and wake-ups."""
 
@@ -53,83 +68,108 @@ class DecisionWriter:
         self._on_job_ended = on_job_ended
 
     async def create(self, conn: Connection, step: Step, now: datetime) -> None:
-        """Store a job that was evaluated before it had rows."""
-        job = step.job or step.state.job
+        """Store a job that was evaluated before it had rows; it has not ended yet."""
         changed = {node.node_id: node for node in step.decision.nodes}
-        await JobRepository(conn).insert([job])
-        await NodeRepository(conn).insert([changed.get(key, node) for key, node in step.state.nodes.items()])
-        await self._write_tasks(conn, [step], now)
-        await self._finish(conn, [step], now)
+        created = [_dispatched(step.state.job, one, now) for one in step.decision.dispatches]
+        await DecisionRepository(conn).create(
+            jobs=[step.job or step.state.job],
+            nodes=[changed.get(key, node) for key, node in step.state.nodes.items()],
+            attempts=[attempt for attempt, _ in created],
+            events=[_new_event(step.state.job, event, now) for event in step.decision.events],
+        )
+        if created:
+            await self._queue.enqueue(conn, [message for _, message in created])
 
     async def update(
-        self, conn: Connection, steps: Sequence[Step], now: datetime, settled: Collection[str] = ()
+        self, conn: Connection, steps: Sequence[Step], now: datetime, reported: Reported = NOTHING_REPORTED
     ) -> None:
-        """Write decisions about locked jobs; the results of the tasks in `settled` carry their disposition already.
+        """Write decisions about locked jobs, and what was reported; run the hook of every job that ended.
 
         Raises:
             StaleWrite: A job or node was not as it had been read.
         """
-        jobs = [step.job for step in steps if step.job is not None]
-        if not jobs:
+        steps = [step for step in steps if step.job is not None]
+        if not steps and reported == NOTHING_REPORTED:
             return
-        nodes = [(node, step.state.nodes[node.node_id].status) for step in steps for node in step.decision.nodes]
-        open_results = [d for step in steps for d in step.decision.dispositions if d.task_id not in settled]
-        await self._write_tasks(conn, steps, now)
-        if open_results:
-            await ResultRepository(conn).settle(open_results)
-        await self._finish(conn, steps, now)
-        written_jobs = await JobRepository(conn).update(jobs)
-        if nodes:
-            written_nodes = await NodeRepository(conn).update([node for node, _ in nodes], [old for _, old in nodes])
-            _expect(await written_nodes.rows(), len(nodes), "nodes")
-        _expect(await written_jobs.rows(), len(jobs), "jobs")
-
-    async def _write_tasks(self, conn: Connection, steps: Sequence[Step], now: datetime) -> None:
-        """End, create and repeat attempts, with their messages."""
-        attempts, ends = AttemptRepository(conn), [end for step in steps for end in step.decision.attempts_ended]
-        if ends:
-            await attempts.end(ends)
         created = [_dispatched(step.state.job, one, now) for step in steps for one in step.decision.dispatches]
-        if created:
-            await attempts.insert([attempt for attempt, _ in created])
         repeated = [again for step in steps for again in _redispatched(step, now)]
-        if repeated:
-            await attempts.redispatch([attempt for attempt, _ in repeated])
-        dropped = [end.task_id for end in ends] + [attempt.task_id for attempt, _ in repeated]
+        written = await self._write(conn, steps, now, created, repeated, reported)
+        await self._send(conn, steps, created, repeated)
+        nodes = sum(len(step.decision.nodes) for step in steps)
+        _check((await written.rows())[0], len(steps), nodes)
+        for step in steps:
+            if step.ended and step.job is not None:
+                await self._on_job_ended(conn, step.job)
+
+    async def _write(
+        self,
+        conn: Connection,
+        steps: Sequence[Step],
+        now: datetime,
+        created: Sequence[Task],
+        repeated: Sequence[Task],
+        reported: Reported,
+    ) -> Pending[Written]:
+        inserted = {row.task_id for row in reported.results}
+        settled = [d for step in steps for d in step.decision.dispositions if d.task_id not in inserted]
+        ends = [_ended(end, now) for step in steps for end in step.decision.attempts_ended]
+        events = [_new_event(step.state.job, event, now) for step in steps for event in step.decision.events]
+        ended_channel = [ENDED_CHANNEL] if any(step.ended for step in steps) else []
+        return await DecisionRepository(conn).update(
+            jobs=[step.job for step in steps if step.job is not None],
+            nodes=[_changed(step, node) for step in steps for node in step.decision.nodes],
+            new_attempts=[attempt for attempt, _ in created],
+            attempts=[*reported.attempts, *ends, *(_sent_again(attempt) for attempt, _ in repeated)],
+            new_results=reported.results,
+            results=[{"task_id": one.task_id, "disposition": one.disposition} for one in settled],
+            events=[*reported.events, *events],
+            channels=[*reported.channels, *ended_channel],
+        )
+
+    async def _send(
+        self, conn: Connection, steps: Sequence[Step], created: Sequence[Task], repeated: Sequence[Task]
+    ) -> None:
+        """Drop messages of what ended or is sent again, and enqueue the new ones."""
+        dropped = [end.task_id for step in steps for end in step.decision.attempts_ended]
+        dropped += [attempt.task_id for attempt, _ in repeated]
         if dropped:
             await self._queue.discard(conn, dropped)
         if messages := [message for _, message in (*created, *repeated)]:
             await self._queue.enqueue(conn, messages)
 
-    async def _finish(self, conn: Connection, steps: Sequence[Step], now: datetime) -> None:
-        """Write events, run the hook of ended jobs and wake those who wait for an end."""
-        if events := [_new_event(step.state.job, event, now) for step in steps for event in step.decision.events]:
-            await EventRepository(conn).append(events)
-        ended = [step.job for step in steps if step.job is not None and step.ended]
-        for job in ended:
-            await self._on_job_ended(conn, job)
-        if ended:
-            await notify(conn, [ENDED_CHANNEL])
+
+def _check(written: Written, jobs: int, nodes: int) -> None:
+    if (written.jobs, written.nodes) != (jobs, nodes):
+        raise StaleWrite(
+            f"{written.jobs} of {jobs} jobs and {written.nodes} of {nodes} nodes were still as they had been read"
+        )
 
 
-def _expect(written: Sequence[str], wanted: int, what: str) -> None:
-    if len(written) != wanted:
-        raise StaleWrite(f"{len(written)} of {wanted} {what} were still as they had been read")
+def _changed(step: Step, node: NodeState) -> dict[str, Any]:
+    return {**node.__dict__, "from_status": step.state.nodes[node.node_id].status}
 
 
-def _dispatched(job: Job, dispatch: Dispatch, now: datetime) -> tuple[Attempt, TaskMessage]:
+def _ended(end: AttemptEnd, now: datetime) -> dict[str, Any]:
+    return {"task_id": end.task_id, "state": end.state, "reason": end.reason, "ended_at": now}
+
+
+def _sent_again(attempt: Attempt) -> dict[str, Any]:
+    return attempt.model_dump(include={"task_id", "state", "dispatch_no", "token_hash", "redispatch_at"})
+
+
+def _dispatched(job: Job, dispatch: Dispatch, now: datetime) -> Task:
     params, token = as_stored(dispatch.params), new_token()
     attempt = new_attempt(job.job_id, replace(dispatch, params=params), now, token_hash(token))
     return attempt, _message(attempt, params, token)
 
 
-def _redispatched(step: Step, now: datetime) -> list[tuple[Attempt, TaskMessage]]:
+def _redispatched(step: Step, now: datetime) -> list[Task]:
     by_task = {attempt.task_id: attempt for attempt in step.state.attempts.values()}
     nodes: Mapping[str, NodeState] = step.state.nodes
     return [_again(by_task[one], nodes[by_task[one].node_id], now) for one in step.decision.redispatches]
 
 
-def _again(attempt: Attempt, node: NodeState, now: datetime) -> tuple[Attempt, TaskMessage]:
+def _again(attempt: Attempt, node: NodeState, now: datetime) -> Task:
     """Return the next dispatch of the same attempt: the token before it is worth nothing any more."""
     token, number = new_token(), attempt.dispatch_no + 1
     update = {

@@ -1,0 +1,232 @@
+"""Everything that an engine transaction writes, in one statement: one round trip whatever the number of jobs.
+
+Each part is a list of rows in one bound JSON document; an absent part costs nothing. Rows are addressed by
+`= ANY(keys)` beside the join to the document, so that the plan never depends on statistics.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+from pydantic import BaseModel
+from pydantic.dataclasses import dataclass as checked
+
+from repositories.documents import Pending, document_of, send
+
+Row = BaseModel | Mapping[str, Any]
+
+
+@checked(frozen=True, slots=True)
+class Written:
+    """How many rows the compare-and-set updates found as they had been read, and how many channels were notified."""
+
+    jobs: int
+    nodes: int
+    woken: int
+
+
+class DecisionRepository:
+    """SQL on the engine's tables, in the caller's transaction, which holds the locks of what it updates."""
+
+    def __init__(self, conn: AsyncConnection[Any]) -> None:
+        self._conn = conn
+
+    async def create(
+        self, *, jobs: Sequence[Row], nodes: Sequence[Row], attempts: Sequence[Row], events: Sequence[Row]
+    ) -> None:
+        """Store new jobs with their nodes, first attempts and events."""
+        await self._conn.execute(
+            """
+            WITH doc AS MATERIALIZED (SELECT %s::jsonb AS d),
+            new_jobs AS (
+                INSERT INTO dagapp.dag_jobs
+                    (job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
+                     owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
+                     submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
+                     completed_at)
+                SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
+                    owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
+                    submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
+                    completed_at
+                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_jobs, d -> 'jobs')
+            ),
+            new_nodes AS (
+                INSERT INTO dagapp.dag_node_states
+                    (job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
+                     waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index,
+                     ready_at, first_dispatched_at, dispatched_at, started_at, completed_at)
+                SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
+                    waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index,
+                    ready_at, first_dispatched_at, dispatched_at, started_at, completed_at
+                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_node_states, d -> 'nodes')
+            ),
+            new_attempts AS (
+                INSERT INTO dagapp.dag_attempts
+                    (task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
+                     token_hash, timeout_seconds, queued_at, redispatch_at)
+                SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority,
+                    params_digest, token_hash, timeout_seconds, queued_at, redispatch_at
+                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'attempts')
+            )
+            INSERT INTO dagapp.dag_job_events
+                (job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at)
+            SELECT job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at
+            FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_job_events, d -> 'events')
+            """,
+            (document_of(jobs=jobs, nodes=nodes, attempts=attempts, events=events),),
+        )
+
+    async def update(
+        self,
+        *,
+        jobs: Sequence[Row] = (),
+        nodes: Sequence[Row] = (),
+        new_attempts: Sequence[Row] = (),
+        attempts: Sequence[Row] = (),
+        new_results: Sequence[Row] = (),
+        results: Sequence[Row] = (),
+        events: Sequence[Row] = (),
+        channels: Sequence[str] = (),
+    ) -> Pending[Written]:
+        """Write decisions about locked jobs, results, ends of attempts and events, and notify.
+
+        Args:
+            jobs: Rows one version above what is stored.
+            nodes: Rows with `from_status`, the status they were read in.
+            new_attempts: Rows to insert.
+            attempts: {task_id, state, …}: live attempts that end or are sent again.
+            new_results: Inbox rows to insert; one that is there already stays as it is.
+            results: {task_id, disposition} of inbox rows that are settled now.
+            events: In their order.
+            channels: Whom to wake when the transaction commits.
+        """
+        document = document_of(
+            jobs=jobs,
+            nodes=nodes,
+            new_attempts=new_attempts,
+            attempts=attempts,
+            new_results=new_results,
+            results=results,
+            events=events,
+        )
+        keys = {
+            "job_ids": [_value(row, "job_id") for row in jobs],
+            "node_job_ids": list({_value(row, "job_id") for row in nodes}),
+            "node_ids": list({_value(row, "node_id") for row in nodes}),
+            "task_ids": [_value(row, "task_id") for row in attempts],
+            "result_ids": [_value(row, "task_id") for row in results],
+        }
+        return await send(
+            self._conn,
+            class_row(Written),
+            """
+            WITH doc AS MATERIALIZED (SELECT %(document)s::jsonb AS d),
+            updated_jobs AS (
+                UPDATE dagapp.dag_jobs AS j
+                SET status = u.status, version = u.version, paused_at = u.paused_at, wake_at = u.wake_at,
+                    deadline_at = u.deadline_at, outputs = u.outputs, error = u.error, warnings = u.warnings,
+                    evaluation_failures = u.evaluation_failures, updated_at = u.updated_at,
+                    started_at = u.started_at, completed_at = u.completed_at
+                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_jobs, d -> 'jobs') AS u
+                WHERE j.job_id = ANY(%(job_ids)s) AND j.job_id = u.job_id AND j.version = u.version - 1
+                RETURNING j.job_id
+            ),
+            updated_nodes AS (
+                UPDATE dagapp.dag_node_states AS n
+                SET status = u.status, task_id = u.task_id, attempt = u.attempt, retries_used = u.retries_used,
+                    losses_used = u.losses_used, not_before = u.not_before, skip_reason = u.skip_reason,
+                    waiting_for = u.waiting_for, input_params = u.input_params, output = u.output, error = u.error,
+                    ready_at = u.ready_at, first_dispatched_at = u.first_dispatched_at,
+                    dispatched_at = u.dispatched_at, started_at = u.started_at, completed_at = u.completed_at
+                FROM doc, jsonb_to_recordset(d -> 'nodes') AS u(
+                    job_id text, node_id text, from_status text, status text, task_id text, attempt integer,
+                    retries_used integer, losses_used integer, not_before timestamptz, skip_reason text,
+                    waiting_for jsonb, input_params jsonb, output jsonb, error jsonb, ready_at timestamptz,
+                    first_dispatched_at timestamptz, dispatched_at timestamptz, started_at timestamptz,
+                    completed_at timestamptz)
+                WHERE n.job_id = ANY(%(node_job_ids)s) AND n.node_id = ANY(%(node_ids)s)
+                    AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
+                RETURNING n.node_id
+            ),
+            created_attempts AS (
+                INSERT INTO dagapp.dag_attempts
+                    (task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
+                     token_hash, timeout_seconds, queued_at, redispatch_at)
+                SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority,
+                    params_digest, token_hash, timeout_seconds, queued_at, redispatch_at
+                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'new_attempts')
+            ),
+            updated_attempts AS (
+                UPDATE dagapp.dag_attempts AS a
+                SET state = u.state, ended_at = u.ended_at, reason = u.reason, redispatch_at = u.redispatch_at,
+                    dispatch_no = coalesce(u.dispatch_no, a.dispatch_no),
+                    token_hash = coalesce(u.token_hash, a.token_hash),
+                    peak_rss_bytes = greatest(u.peak_rss_bytes, a.peak_rss_bytes)
+                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'attempts') AS u
+                WHERE a.task_id = ANY(%(task_ids)s) AND a.task_id = u.task_id
+                    AND a.state IN ('queued', 'parked', 'leased')
+            ),
+            created_results AS (
+                INSERT INTO dagapp.dag_task_results
+                    (task_id, job_id, node_id, attempt, status, output, error, findings, metrics, worker_id,
+                     reported_at, processed, disposition)
+                SELECT task_id, job_id, node_id, attempt, status, output, error, findings, metrics, worker_id,
+                    reported_at, processed, disposition
+                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_task_results, d -> 'new_results')
+                ON CONFLICT (task_id) DO NOTHING
+            ),
+            settled_results AS (
+                UPDATE dagapp.dag_task_results AS r SET processed = true, disposition = u.disposition
+                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_task_results, d -> 'results') AS u
+                WHERE r.task_id = ANY(%(result_ids)s) AND r.task_id = u.task_id AND NOT r.processed
+            ),
+            logged AS (
+                INSERT INTO dagapp.dag_job_events
+                    (job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at)
+                SELECT job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at
+                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_job_events, d -> 'events')
+            )
+            SELECT (SELECT count(*) FROM updated_jobs) AS jobs, (SELECT count(*) FROM updated_nodes) AS nodes,
+                (SELECT count(pg_notify(channel, '')) FROM unnest(%(channels)s::text[]) AS channel) AS woken
+            """,
+            {"document": document, "channels": sorted(set(channels)), **keys},
+        )
+
+    async def start(self, claims: Sequence[Row], worker_id: str, lease_seconds: float, events: Sequence[Row]) -> None:
+        """Lease locked, queued attempts and let their nodes run; `claims` are {task_id, job_id, node_id, claim_id}."""
+        await self._conn.execute(
+            """
+            WITH doc AS MATERIALIZED (SELECT %(document)s::jsonb AS d, dagapp.clock() AS now),
+            leased AS (
+                UPDATE dagapp.dag_attempts AS a
+                SET state = 'leased', claim_id = u.claim_id, worker_id = %(worker)s, leased_at = doc.now,
+                    lease_expires_at = doc.now + make_interval(secs => %(lease)s), redispatch_at = NULL
+                FROM doc, jsonb_to_recordset(d -> 'claims') AS u(task_id text, claim_id text)
+                WHERE a.task_id = ANY(%(task_ids)s) AND a.task_id = u.task_id AND a.state = 'queued'
+            ),
+            running AS (
+                UPDATE dagapp.dag_node_states AS n SET status = 'RUNNING', started_at = doc.now, waiting_for = NULL
+                FROM doc
+                WHERE n.job_id = ANY(%(job_ids)s) AND n.node_id = ANY(%(node_ids)s) AND n.task_id = ANY(%(task_ids)s)
+                    AND n.status = 'DISPATCHED'
+            )
+            INSERT INTO dagapp.dag_job_events
+                (job_id, node_id, task_id, event_type, event_status, event_data, created_at)
+            SELECT job_id, node_id, task_id, event_type, event_status, event_data, doc.now
+            FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_job_events, d -> 'events')
+            """,
+            {
+                "document": document_of(claims=claims, events=events),
+                "worker": worker_id,
+                "lease": lease_seconds,
+                "task_ids": [_value(row, "task_id") for row in claims],
+                "job_ids": list({_value(row, "job_id") for row in claims}),
+                "node_ids": list({_value(row, "node_id") for row in claims}),
+            },
+        )
+
+
+def _value(row: Row, name: str) -> str:
+    value = row[name] if isinstance(row, Mapping) else getattr(row, name)
+    return str(value)
