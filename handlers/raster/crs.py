@@ -17,7 +17,7 @@ MAX_CRS_TEXT: Final = 16_384
 _AUTHORITY_CODE = re.compile(r"(EPSG|ESRI|IAU_2015|IAU|OGC|IGNF|NKG)(:{1,2}\d*)?:{1,2}[\w.+]{1,32}", re.IGNORECASE)
 _URN = re.compile(r"(urn:ogc:def:crs:|https?://www\.opengis\.net/def/crs/)[\w:./+-]{1,100}", re.IGNORECASE)
 _WKT = re.compile(
-    r"(GEOGC[SR]S|PROJC[SR]S|COMPD_CS|COMPOUNDCRS|GEOGRAPHICCRS|PROJECTEDCRS|GEODCRS|BOUNDCRS|LOCAL_CS|ENGCRS)\["
+    r"(GEOGCR?S|PROJCR?S|COMPD_CS|COMPOUNDCRS|GEOGRAPHICCRS|PROJECTEDCRS|GEODCRS|BOUNDCRS|LOCAL_CS|ENGCRS)\["
 )
 _FILES_IN_PROJ = re.compile(r"\binit=|grids=|\bfile=|@", re.IGNORECASE)
 

@@ -145,12 +145,10 @@ def _same(in_file: CRS, submitted: CRS) -> bool:
 
 
 def _crs_missing(findings: Findings) -> None:
-    findings.reject(
-        "CRS_MISSING",
-        "crs",
-        "the raster names no coordinate reference system and none was given",
-        remediation=_STATE_CRS,
-    )
+    if any(error.field == "crs" for error in findings.errors):
+        return  # one was given, and what is wrong with it was said
+    message = "the raster names no coordinate reference system and none was given"
+    findings.reject("CRS_MISSING", "crs", message, remediation=_STATE_CRS)
 
 
 def _note_unused(src: DatasetReader, findings: Findings) -> None:

@@ -1,8 +1,8 @@
 """Runs `stac-validator` without a network.
 
-The core schemas come from the pystac package. No package of a registry carries the schemas of STAC extensions, so those
-are checked only where a folder of them is given in GEODAG_STAC_SCHEMAS, as `<name>-v<version>.json` (projection-v2.0.0.json);
-tests read extension fields with pystac's extension classes instead.
+The core schemas come from the pystac package. No package of a registry carries the schemas of STAC extensions, so
+those are checked only where GEODAG_STAC_SCHEMAS names a folder of them (`projection-v2.0.0.json` and so on); tests read
+extension fields with pystac's extension classes instead.
 """
 
 import json
