@@ -78,7 +78,7 @@ class SubmitService:
 
         Raises:
             CallerError: the body, the platform or the order of versions does not allow it.
-            DataError: FILE_NOT_FOUND on `blob_name`, FILE_EMPTY.
+            DataError: FILE_NOT_FOUND or FILE_EMPTY on `file`.
         """
         platform, wanted = await self._read(caller, body, header_key)
         if wanted.idempotency_key is not None and (known := await self._known(wanted, wanted.idempotency_key)):
@@ -141,7 +141,7 @@ class SubmitService:
             raise DataError(
                 f"there is no blob {wanted.source}",
                 code=error.detail.code,
-                field="blob_name",
+                field="file",
                 value=wanted.source.name,
                 remediation="Upload the file first, then submit its blob name.",
             ) from error

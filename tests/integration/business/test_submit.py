@@ -76,7 +76,7 @@ async def test_a_workflow_that_is_not_loaded_leaves_nothing_of_the_submit(pool: 
             {"source": {"container_name": "bronze", "blob_name": "ddh/none.tif"}},
             SUBMITTER,
             "FILE_NOT_FOUND",
-            "blob_name",
+            "file",
         ),
         ({"source": {"container_name": "bronze", "blob_name": "ddh"}}, SUBMITTER, "FORBIDDEN", "source"),
         ({"source": {"container_name": "bronze", "blob_name": "arcgis/x.tif"}}, SUBMITTER, "FORBIDDEN", "source"),
