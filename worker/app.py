@@ -22,7 +22,8 @@ from worker.heartbeat import Heartbeat
 from worker.jail import child_environment
 from worker.journal import Journal
 from worker.pool import PoolSettings, ProcessPool
-from worker.reporter import Reporter, ResultStore
+from worker.reporter import Reporter
+from worker.result_log import ResultLog
 from worker.settings import WorkerSettings
 from worker.settler import Settler
 from worker.state_dir import own_folder, remove_leftovers
@@ -33,6 +34,7 @@ GDAL_CACHE_MEGABYTES = 200
 CLAIM_GRACE_SECONDS = 0.7
 HANDLER_GRACE_SECONDS = 1.5
 REPORT_SECONDS = 1.3
+END_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +64,12 @@ class Worker:
             self._logger.info("scratch leftovers removed", extra={"count": count})
         self._draining = False
         self._worker_id = settings.worker_id or f"{socket.gethostname()}-{os.urandom(4).hex()}"
-        self._slots = Slots(settings.worker_slots_inline, settings.worker_slots_process)
+        self._slots = Slots(settings.worker_slots_inline, lambda: len(self._pool))
         self._table = TaskTable()
         self._client = CallbackClient(settings.callback_urls, settings.worker_service_key.get_secret_value())
-        store = ResultStore(settings.worker_state_dir / "results")
+        store = ResultLog(settings.worker_state_dir, logger)
         self._reporter = Reporter(store, self._client, self._identity(), logger)
-        self._pool = ProcessPool(self._pool_settings(), logger)
+        self._pool = ProcessPool(self._pool_settings(), logger, on_ready=self._slots.notice)
         self._supervisor = Supervisor(self._executor(), self._reporter, self._table, self._slots, logger)
         self._settler = Settler(outside.receiver, logger)
         self._consumer = self._make_consumer()
@@ -120,6 +122,7 @@ class Worker:
             self._in_time(REPORT_SECONDS, self._reporter.drained()),
             self._in_time(REPORT_SECONDS, self._settler.flush()),
         )
+        await self._supervisor.wait_ended(END_SECONDS)
         for loop in others:
             loop.cancel()
         await self._close()

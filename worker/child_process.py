@@ -82,14 +82,17 @@ class ChildProcess:
             ChildDied: it did not get that far.
         """
         ours, theirs = socket.socketpair()
-        try:
-            process = await _start(settings.environment, theirs.fileno())
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours)
+        with theirs:
+            try:
+                reader, writer = await asyncio.open_connection(sock=ours)
+            except BaseException:
+                ours.close()
+                raise
+            try:
+                process = await _start(settings.environment, theirs.fileno())
+            except BaseException:
+                writer.close()
+                raise
         child = cls(process, reader, writer, logger)
         try:
             async with asyncio.timeout(_START_SECONDS):

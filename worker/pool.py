@@ -6,6 +6,7 @@ its working folder, block a thread per wait, and cannot tell a task's peak memor
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from worker.child_process import ChildDied, ChildProcess, ChildSettings, Listener
@@ -33,8 +34,11 @@ class TimedOut(Exception):
 class ProcessPool:
     """Hands out subprocesses; a dead, used-up or suspect one is replaced."""
 
-    def __init__(self, settings: PoolSettings, logger: logging.Logger) -> None:
+    def __init__(
+        self, settings: PoolSettings, logger: logging.Logger, on_ready: Callable[[], None] = lambda: None
+    ) -> None:
         self._settings = settings
+        self._on_ready = on_ready
         self._logger = logger
         self._idle: asyncio.Queue[ChildProcess] = asyncio.Queue()
         self._children: set[ChildProcess] = set()
@@ -59,9 +63,8 @@ class ProcessPool:
         await asyncio.gather(*(child.destroy() for child in tuple(self._children)))
         self._children.clear()
 
-    def pids(self) -> tuple[int, ...]:
-        """Return the process ids of all subprocesses."""
-        return tuple(child.pid for child in self._children)
+    def __len__(self) -> int:
+        return len(self._children)
 
     async def run(self, run: Run, listener: Listener, *, timeout_seconds: float, stop: asyncio.Event) -> Done | Failed:
         """Run one task; `stop` asks the handler to end, cancelling this call makes the process end.
@@ -132,6 +135,7 @@ class ProcessPool:
             delay = min(delay * 2, _MAX_RESPAWN_SECONDS)
         self._children.add(child)
         self._idle.put_nowait(child)
+        self._on_ready()
 
 
 async def _ask_to_stop(child: ChildProcess, stop: asyncio.Event) -> None:

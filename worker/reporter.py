@@ -1,72 +1,22 @@
-"""Sends results until they are answered; each lies on disk from before its first sending until its answer.
-
-A result is written with `rename` but without `fsync`: that outlives a killed worker, which is what happens. It does not
-outlive a machine that loses power, but then the lease runs out and the task is tried again, so nothing is wrong; an
-fsync would cost several milliseconds for every task of a few microseconds.
-"""
+"""Sends results until they are answered; each lies on disk from before its first sending until its answer."""
 
 import asyncio
 import logging
-import os
-from contextlib import suppress
-from pathlib import Path
-
-from pydantic import ValidationError
 
 from core.wire import Beat, ResultAnswer, ResultRequest, TaskResult, WorkerIdentity
 from worker.backoff import Backoff
 from worker.client import CallbackClient, NoAnswer, Refused
-from worker.state_dir import file_name
+from worker.result_log import ResultLog
 
 MAX_BATCH = 100
 _POISON_STATUSES = frozenset({400, 413, 422})
-
-
-class ResultStore:
-    """Unanswered results as files `{task_id}.json` in one folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._refused = folder.parent / "refused"
-        for each in (self._folder, self._refused):
-            each.mkdir(parents=True, exist_ok=True, mode=0o700)
-
-    def write(self, result: TaskResult) -> None:
-        """Store a result; a reader sees all of it or nothing."""
-        temporary = self._folder / f".{file_name(result.task_id)}.tmp"
-        temporary.touch(mode=0o600)
-        temporary.write_text(result.model_dump_json(by_alias=True))
-        os.rename(temporary, self._path(result.task_id))
-
-    def forget(self, task_id: str) -> None:
-        """Remove an answered result."""
-        self._path(task_id).unlink(missing_ok=True)
-
-    def set_aside(self, task_id: str) -> None:
-        """Move a result that no orchestrator reads out of the way, for a person to look at."""
-        with suppress(FileNotFoundError):
-            os.rename(self._path(task_id), self._refused / f"{file_name(task_id)}.json")
-
-    def leftovers(self, logger: logging.Logger) -> list[TaskResult]:
-        """Return what an earlier life of this worker did not get answered."""
-        found = []
-        for path in sorted(self._folder.glob("*.json")):
-            try:
-                found.append(TaskResult.model_validate_json(path.read_bytes()))
-            except ValidationError:
-                logger.exception("stored result cannot be read", extra={"path": str(path)})
-                os.rename(path, self._refused / path.name)
-        return found
-
-    def _path(self, task_id: str) -> Path:
-        return self._folder / f"{file_name(task_id)}.json"
 
 
 class Reporter:
     """Reports finished tasks in batches: whatever ended while a call was under way goes out with the next."""
 
     def __init__(
-        self, store: ResultStore, client: CallbackClient, worker: WorkerIdentity, logger: logging.Logger
+        self, store: ResultLog, client: CallbackClient, worker: WorkerIdentity, logger: logging.Logger
     ) -> None:
         self._store = store
         self._client = client
@@ -76,7 +26,7 @@ class Reporter:
         self._wake = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
-        for result in store.leftovers(logger):
+        for result in store.unanswered():
             self._enqueue(result)
 
     def __len__(self) -> int:
@@ -133,10 +83,9 @@ class Reporter:
             await self._send(batch[:middle])
             await self._send(batch[middle:])
             return
-        task_id = batch[0].task_id
-        self._logger.error("result refused", extra={"task_id": task_id, "reason": str(refusal)})
-        self._store.set_aside(task_id)
-        self._remove(task_id)
+        self._logger.error("result refused", extra={"task_id": batch[0].task_id, "reason": str(refusal)})
+        self._store.set_aside(batch[0])
+        self._remove(batch[0].task_id)
 
     def _settle(self, answer: ResultAnswer) -> None:
         if answer.task_id not in self._pending:

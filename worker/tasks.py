@@ -1,7 +1,7 @@
 """The tasks a worker holds leases for, and the slots they take."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from core.handlers_catalog import HandlerSpec, RunMode
@@ -58,39 +58,48 @@ class RunningTask:
 
 
 class Slots:
-    """How many tasks of each kind may still start."""
+    """How many tasks of each kind may still start.
 
-    def __init__(self, inline: int, process: int) -> None:
-        self._free = {RunMode.INLINE: inline, RunMode.SUBPROCESS: process}
+    There are as many subprocess slots as there are subprocesses now, so that a worker that cannot start any takes no
+    task it could not run.
+    """
+
+    def __init__(self, inline: int, process: Callable[[], int]) -> None:
+        self._limits: dict[RunMode, Callable[[], int]] = {RunMode.INLINE: lambda: inline, RunMode.SUBPROCESS: process}
+        self._used = dict.fromkeys(RunMode, 0)
         self._changed = asyncio.Event()
 
     def free(self, mode: RunMode) -> int:
         """Return how many slots of a kind are free."""
-        return self._free[mode]
+        return max(0, self._limits[mode]() - self._used[mode])
 
     @property
     def total_free(self) -> int:
         """Return how many slots of any kind are free."""
-        return sum(self._free.values())
+        return sum(self.free(mode) for mode in RunMode)
 
     def take(self, mode: RunMode) -> bool:
         """Take a slot when one is free."""
-        if self._free[mode] <= 0:
+        if not self.free(mode):
             return False
-        self._free[mode] -= 1
+        self._used[mode] += 1
         return True
 
     def give(self, mode: RunMode) -> None:
         """Give a slot back."""
-        self._free[mode] += 1
+        self._used[mode] -= 1
+        self.notice()
+
+    def notice(self) -> None:
+        """Look again: there may be more slots than before."""
         self._changed.set()
 
     async def wait_free(self, mode: RunMode) -> int:
         """Wait until a slot of a kind is free and return how many are."""
-        while self._free[mode] <= 0:
+        while not (free := self.free(mode)):
             self._changed.clear()
             await self._changed.wait()
-        return self._free[mode]
+        return free
 
 
 class TaskTable:

@@ -1,16 +1,18 @@
 import asyncio
+import json
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import resource
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
 
 from core.wire import ResultDisposition, TaskResult, TaskStatus, WorkerIdentity
 from tests.integration.worker.conftest import SERVICE_KEY, Orchestrator
-from tests.support.waiting import await_until
 from worker.client import CallbackClient
-from worker.reporter import Reporter, ResultStore
+from worker.reporter import Reporter
+from worker.result_log import COMPACT_BYTES, ResultLog
 
 LOG = logging.getLogger("test")
 WORKER = WorkerIdentity(worker_id="w", queue="q", host="h", pid=1, build_id="b")
@@ -21,7 +23,14 @@ def result(task_id: str) -> TaskResult:
 
 
 def stored(state_dir: Path) -> list[str]:
-    return sorted(path.name for path in (state_dir / "results").glob("*.json"))
+    """Return what a worker would find that started now (without touching the file)."""
+    found: set[str] = set()
+    for line in (state_dir / "results.log").read_text().splitlines():
+        if line.startswith("-"):
+            found.discard(line[1:])
+        else:
+            found.add(json.loads(line[1:])["task_id"])
+    return sorted(found)
 
 
 @pytest.fixture
@@ -29,7 +38,7 @@ def reporter(orchestrator: Orchestrator, state_dir: Path) -> Callable[[], object
     @asynccontextmanager
     async def start() -> AsyncIterator[Reporter]:
         client = CallbackClient([orchestrator.url], SERVICE_KEY, 2.0)
-        reporter = Reporter(ResultStore(state_dir / "results"), client, WORKER, LOG)
+        reporter = Reporter(ResultLog(state_dir, LOG), client, WORKER, LOG)
         running = asyncio.create_task(reporter.run())
         yield reporter
         running.cancel()
@@ -45,7 +54,7 @@ async def test_a_result_is_forgotten_after_any_answer(
     orchestrator.disposition = disposition
     async with reporter() as running:
         running.add(result("t_n_0"))
-        assert stored(state_dir) == ["t_n_0.json"]
+        assert stored(state_dir) == ["t_n_0"]
         await asyncio.wait_for(running.drained(), 5)
     assert stored(state_dir) == []
     assert set(orchestrator.results) == {"t_n_0"}
@@ -69,13 +78,14 @@ async def test_results_wait_on_disk_while_nobody_answers_and_go_out_together(
 async def test_leftovers_of_an_earlier_life_are_sent_at_the_start(
     reporter: Callable, orchestrator: Orchestrator, state_dir: Path
 ) -> None:
-    ResultStore(state_dir / "results").write(result("old_n_0"))
-    (state_dir / "results" / "broken.json").write_text('{"task_id": ')
+    ResultLog(state_dir, LOG).write(result("old_n_0"))
+    with (state_dir / "results.log").open("a") as log:
+        log.write('-gone_n_0\n+{"task_id": ')
     async with reporter() as running:
         await asyncio.wait_for(running.drained(), 5)
     assert set(orchestrator.results) == {"old_n_0"}
     assert stored(state_dir) == []
-    assert (state_dir / "refused" / "broken.json").exists()
+    assert [path.read_text() for path in (state_dir / "refused").iterdir()] == ['+{"task_id": ']
 
 
 async def test_a_poison_result_is_set_aside_and_holds_nobody_up(
@@ -87,7 +97,7 @@ async def test_a_poison_result_is_set_aside_and_holds_nobody_up(
             running.add(result(f"t_n_{number}"))
         await asyncio.wait_for(running.drained(), 5)
     assert set(orchestrator.results) == {f"t_n_{n}" for n in range(9) if n != 3}
-    assert [path.name for path in (state_dir / "refused").iterdir()] == ["t_n_3.json"]
+    assert [json.loads(path.read_text())["task_id"] for path in (state_dir / "refused").iterdir()] == ["t_n_3"]
 
 
 async def test_a_refused_credential_loses_no_result(
@@ -97,7 +107,7 @@ async def test_a_refused_credential_loses_no_result(
     async with reporter() as running:
         running.add(result("t_n_0"))
         await asyncio.sleep(0)
-        assert stored(state_dir) == ["t_n_0.json"]
+        assert stored(state_dir) == ["t_n_0"]
         orchestrator.failing.clear()
         await asyncio.wait_for(running.drained(), 10)
     assert set(orchestrator.results) == {"t_n_0"}
@@ -107,10 +117,41 @@ async def test_a_full_disk_does_not_lose_the_result(
     reporter: Callable, orchestrator: Orchestrator, state_dir: Path
 ) -> None:
     async with reporter() as running:
-        (state_dir / "results").rmdir()
-        running.add(result("t_n_0"))
+        size = (state_dir / "results.log").stat().st_size
+        with files_limited_to(size + 10):
+            running.add(result("t_n_0"))
+            assert (state_dir / "results.log").stat().st_size == size
+        await asyncio.wait_for(running.drained(), 5)
+    assert set(orchestrator.results) == {"t_n_0"}
 
-        async def arrived() -> bool:
-            return "t_n_0" in orchestrator.results
 
-        await await_until(arrived, "the result arrived")
+@contextmanager
+def files_limited_to(size_bytes: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_the_file_is_emptied_when_it_is_long_and_everything_is_answered(state_dir: Path) -> None:
+    log = ResultLog(state_dir, LOG)
+    large = result("t_n_0").model_copy(update={"output": {"text": "x" * COMPACT_BYTES}})
+    log.write(large)
+    log.write(result("t_n_1"))
+    log.forget("t_n_0")
+    assert (state_dir / "results.log").stat().st_size > COMPACT_BYTES
+    log.forget("t_n_1")
+    assert (state_dir / "results.log").stat().st_size == 0
+
+
+def test_the_order_and_the_answers_survive_a_restart(state_dir: Path) -> None:
+    log = ResultLog(state_dir, LOG)
+    for number in range(5):
+        log.write(result(f"t_n_{number}"))
+    log.forget("t_n_1")
+    log.forget("t_n_4")
+    for _ in range(2):
+        log = ResultLog(state_dir, LOG)
+        assert [each.task_id for each in log.unanswered()] == ["t_n_0", "t_n_2", "t_n_3"]
