@@ -1,5 +1,6 @@
 """Starts serving: `python -m serving.main`, configured by the environment."""
 
+import logging
 import sys
 
 import uvicorn
@@ -21,6 +22,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     setup_logging(settings.log_level, settings.log_format, "serving")
+    logging.captureWarnings(True)
     uvicorn.run(
         app,
         host=settings.serving_host,

@@ -63,16 +63,23 @@ class Rendering(BaseModel):
             return self.colormap
         if self.colormap_name is not None:
             return cmap.get(self.colormap_name)
-        return src.colormap
+        return src.colormap or None
 
     def _ranges(self, image: ImageData, src: Reader, colours: Any) -> Any:
         """Return the stretch: the version's, or one from the data where values are neither 8-bit nor classes."""
         if self.rescale is not None:
             return self.rescale
-        if image.array.dtype == "uint8" or (colours is not None and self.colormap_name is None):
+        if image.array.dtype == "uint8" or (colours and self.colormap_name is None):
             return None
         found = src.statistics(indexes=self._bands(src), max_size=STATISTICS_SIZE, percentiles=[2, 98])
         return tuple(_wide(band.percentile_2, band.percentile_98) for band in found.values())
+
+
+def has_data(image: ImageData) -> bool:
+    """Return whether at least one pixel of an image is not wholly transparent."""
+    if image.alpha_mask is not None:
+        return bool((image.alpha_mask > 0).any())
+    return not image.array.mask.all()
 
 
 def _wide(low: float, high: float) -> tuple[float, float]:

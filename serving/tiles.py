@@ -19,7 +19,7 @@ from titiler.core.models.mapbox import TileJSON
 from core.access import Door
 from serving.errors import hidden
 from serving.files import VersionFiles
-from serving.rendering import FAST_PNG, Rendering
+from serving.rendering import FAST_PNG, Rendering, has_data
 from serving.routing import Admitted, Gate, is_unchanged
 
 TILE_MATRIX_SET: Final = "WebMercatorQuad"
@@ -64,10 +64,10 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
         return self.supported_tms.get(TILE_MATRIX_SET)
 
     def tile(self) -> None:
-        """Register the tiles: 204 for no data, 404 outside the matrix."""
+        """Register the tiles: 204 for no data, 404 outside the matrix; the lower decorator comes first."""
 
-        @self.router.api_route("/tiles/{asset_id}/{z}/{x}/{y}.png", methods=["GET", "HEAD"], response_class=Response)
         @self.router.api_route("/tiles/{asset_id}/{z}/{x}/{y}", methods=["GET", "HEAD"], response_class=Response)
+        @self.router.api_route("/tiles/{asset_id}/{z}/{x}/{y}.png", methods=["GET", "HEAD"], response_class=Response)
         def tile(
             request: Request,
             z: Zoom,
@@ -133,7 +133,7 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
                 image = src.tile(x, y, z, **rendering.read_options(src))
             except TileOutsideBounds:
                 return None
-            return rendering.draw(image, src) if image.mask.any() else None
+            return rendering.draw(image, src) if has_data(image) else None
 
     def _draw_preview(self, admitted: Admitted, env: dict[str, Any]) -> bytes:
         rendering = Rendering.of(admitted.route.render)

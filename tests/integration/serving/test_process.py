@@ -1,0 +1,92 @@
+"""Serving as a process: it starts from its environment, says what is wrong with it, and drains."""
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cli.stack.cluster import free_port
+from repositories import roles
+from tests.support.business import key_file
+from tests.support.databases import Database
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def environment(database: Database, tmp_path: Path) -> dict[str, str]:
+    """Return the environment of a serving process."""
+    (tmp_path / "blobs").mkdir()
+    keys = tmp_path / "keys.json"
+    keys.write_text(key_file().model_dump_json())
+    return {
+        "PATH": os.environ["PATH"],
+        **database.environment(roles.SERVING),
+        "SERVING_PORT": str(free_port()),
+        "API_KEYS_FILE": str(keys),
+        "BLOB_ROOT": str(tmp_path / "blobs"),
+        "PUBLIC_SERVING_URL": "http://127.0.0.1",
+    }
+
+
+@contextmanager
+def running(environment: dict[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run serving until the end of the block."""
+    process = subprocess.Popen([sys.executable, "-m", "serving.main"], cwd=ROOT, env=environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answers(environment: dict[str, str], path: str) -> int | None:
+    """Return the status of a request, None while nobody listens."""
+    connection = http.client.HTTPConnection("127.0.0.1", int(environment["SERVING_PORT"]), timeout=15)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except ConnectionError:
+        return None
+    finally:
+        connection.close()
+
+
+def test_it_serves_and_ends_within_five_seconds_of_sigterm(environment: dict[str, str]) -> None:
+    with running(environment) as process:
+        wait_until(lambda: answers(environment, "/readyz") == 200, "serving is ready", timeout_seconds=60)
+        assert answers(environment, f"/stac/{'0' * 32}") == 404
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=6) in (0, -signal.SIGTERM)
+
+
+def test_without_its_database_it_lives_is_not_ready_and_says_503(environment: dict[str, str]) -> None:
+    environment["POSTGRES_PORT"] = str(free_port())
+    with running(environment):
+        wait_until(lambda: answers(environment, "/livez") == 200, "serving lives", timeout_seconds=60)
+        assert answers(environment, "/readyz") == 503
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"BLOB_ROOT": ""}, "BLOB_ROOT"),
+        ({"SERVING_COLOUR": "red"}, "SERVING_COLOUR"),
+        ({"SERVING_PORT": "many"}, "SERVING_PORT"),
+        ({"API_KEYS_FILE": "/nowhere/keys.json"}, "/nowhere/keys.json"),
+    ],
+)
+def test_a_wrong_environment_stops_the_start_and_is_named(
+    environment: dict[str, str], change: dict[str, str], named: str
+) -> None:
+    command = [sys.executable, "-m", "serving.main"]
+    ended = subprocess.run(command, cwd=ROOT, env=environment | change, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert named in ended.stderr
