@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from cli.stack.cluster import TEST_CONFIG
+from cli.stack.cluster import LOCAL_CONFIG
 from cli.stack.layout import REPOSITORY, Shape
 from cli.stack.stack import Stack
 from tests.acceptance.platform import Platform
 
 LEASE_SECONDS = 6.0
 THRESHOLD_SECONDS = 5.0
+DATABASE = {**LOCAL_CONFIG, "fsync": "off", "full_page_writes": "off"}
+"""Commits still wait for their WAL to reach the kernel, so a killed server loses none; the machine must not crash."""
 BROKEN_WORKFLOW = "workflow_id: broken\nnodes: [this is not a mapping\n"
 
 
@@ -40,7 +42,7 @@ def platform(home: Path) -> Iterator[Platform]:
     }
     worker = {"WORKER_JOURNAL_FILE": str(journal), "WORKER_HEARTBEAT_SECONDS": "1.5"}
     shape = Shape(light=2, heavy=2, overrides={"orchestrator": orchestrator, "worker": worker})
-    stack = Stack(home / "stack", ports={}, shape=shape, database_config=TEST_CONFIG)
+    stack = Stack(home / "stack", ports={}, shape=shape, database_config=DATABASE)
     stack.start()
     yield Platform(stack, journal)
     stack.stop()

@@ -51,7 +51,7 @@ class Answer:
     def problem(self) -> tuple[int, str, str | None]:
         """Return status, code and field of a problem document."""
         assert self.headers["content-type"].startswith("application/problem+json"), (self.status, self.body[:500])
-        return self.status, self.json["code"], self.json["field"]
+        return self.status, self.json["code"], self.json.get("field")
 
 
 def http(
@@ -95,6 +95,13 @@ class Platform:
         with psycopg.connect(conninfo, autocommit=True, row_factory=dict_row) as conn:
             conn.execute("SET search_path = pgstac, public")
             yield conn
+
+    def database_answers(self) -> bool:
+        """Return whether the database accepts connections."""
+        try:
+            return bool(self.value("SELECT true"))
+        except psycopg.OperationalError:
+            return False
 
     def rows(self, query: str, *parameters: object) -> list[Json]:
         """Return what the database says."""

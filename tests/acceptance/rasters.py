@@ -1,8 +1,10 @@
 """Rasters whose pixels are known before they are written."""
 
+import warnings
+
 import numpy as np
-import rasterio
 from numpy.typing import NDArray
+from rasterio.errors import NotGeoreferencedWarning
 from rasterio.io import MemoryFile
 from rasterio.transform import Affine, from_origin
 
@@ -31,7 +33,9 @@ def noise(size: int, seed: int = 1) -> NDArray[np.uint16]:
     return np.random.default_rng(seed).integers(0, 60000, (1, size, size), dtype="uint16")
 
 
-def read(path: str) -> tuple[NDArray[np.generic], Affine, str]:
-    """Return pixels, transform and CRS as plain rasterio reads them."""
-    with rasterio.open(path) as dataset:
-        return dataset.read(), dataset.transform, str(dataset.crs)
+def png(body: bytes) -> NDArray[np.generic]:
+    """Return the pixels of a picture, (bands, height, width)."""
+    silence = warnings.catch_warnings(action="ignore", category=NotGeoreferencedWarning)
+    with silence, MemoryFile(body) as memory, memory.open() as picture:
+        pixels: NDArray[np.generic] = picture.read()
+        return pixels

@@ -11,13 +11,13 @@ from tests.acceptance.rasters import geotiff, terrain
 Json = dict[str, Any]
 MISSING = object()
 REFUSALS: Mapping[str, tuple[Json, int, str, str]] = {
-    "a missing data type": ({"data_type": MISSING}, 400, "PARAMETER_MISSING", "data_type"),
-    "a missing source": ({"source": MISSING}, 400, "PARAMETER_MISSING", "source"),
-    "an unknown field": ({"colour": "red"}, 400, "PARAMETER_INVALID", "colour"),
-    "an unknown option": ({"options": {"speed": 3}}, 400, "PARAMETER_INVALID", "options.speed"),
-    "an unknown platform": ({"platform_id": "nobody"}, 403, "FORBIDDEN", "platform_id"),
-    "a missing ref": ({"resource_id": MISSING}, 400, "PARAMETER_MISSING", "resource_id"),
-    "a ref that is a number": ({"dataset_id": 7}, 400, "PARAMETER_INVALID", "dataset_id"),
+    "a missing data type": ({"data_type": MISSING}, 422, "PARAMETER_MISSING", "data_type"),
+    "a missing source": ({"source": MISSING}, 422, "PARAMETER_MISSING", "source"),
+    "an unknown field": ({"colour": "red"}, 422, "PARAMETER_INVALID", "colour"),
+    "an unknown option": ({"options": {"speed": 3}}, 422, "PARAMETER_INVALID", "options.speed"),
+    "an unknown platform": ({"platform_id": "nobody"}, 422, "PARAMETER_INVALID", "platform_id"),
+    "a missing ref": ({"resource_id": MISSING}, 422, "PARAMETER_MISSING", "resource_id"),
+    "a ref that is a number": ({"dataset_id": 7}, 422, "PARAMETER_INVALID", "platform_refs.dataset_id"),
     "another platform's source": (
         {"source": {"container_name": "bronze", "blob_name": "uploads/arcgis/x.tif"}},
         403,
@@ -32,13 +32,13 @@ REFUSALS: Mapping[str, tuple[Json, int, str, str]] = {
     ),
     "a name that climbs": (
         {"source": {"container_name": "bronze", "blob_name": "uploads/ddh/../arcgis/x.tif"}},
-        400,
+        422,
         "PARAMETER_INVALID",
         "blob_name",
     ),
     "a missing file": (
         {"source": {"container_name": "bronze", "blob_name": "uploads/ddh/none.tif"}},
-        404,
+        422,
         "FILE_NOT_FOUND",
         "file",
     ),
@@ -62,7 +62,7 @@ def test_a_submit_is_refused_and_writes_nothing(platform: Platform, name: str) -
     body = {key: value for key, value in body.items() if value is not MISSING}
     answer = http("POST", f"{platform.gateway}/api/platform/submit", headers=platform.as_("submitter-ddh"), body=body)
     assert answer.problem == (status, code, field), answer.body
-    assert answer.json["remediation"] or answer.json["detail"]
+    assert answer.json["detail"]
     assert platform.snapshot() == before
 
 

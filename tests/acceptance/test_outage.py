@@ -50,6 +50,7 @@ def test_a_crash_of_the_database_under_load_loses_no_job(platform: Platform) -> 
     before = platform.stack.pid("postgres")
     platform.stack.kill("postgres")
     wait_until(lambda: platform.stack.pid("postgres") not in {None, before}, "the supervisor to start it again", 30)
+    wait_until(platform.database_answers, "the database answering again", 30)
     check_each_ran_once(platform, jobs)
     job = platform.create_job("echo_test", {"message": "after the crash"})
     done = "SELECT count(*) FROM dagapp.dag_jobs WHERE status = 'COMPLETED' AND job_id = %s"
