@@ -157,8 +157,9 @@ async def test_a_subprocess_that_exits_is_a_death_but_sys_exit_is_a_failure(benc
 
 
 async def test_hung_native_code_is_killed_at_the_timeout_with_what_it_started(bench: Bench) -> None:
+    await bench.run("look_around", value=0)
     with pytest.raises(TimedOut):
-        await bench.run("hang", timeout_seconds=1.5)
+        await bench.run("hang", timeout_seconds=3)
     state = bench.said(Saved)[0].state
     for pid in (state["pid"], state["sleeper"]):
         await await_until(lambda pid=pid: gone(pid), "the process is gone")
