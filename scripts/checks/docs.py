@@ -1,4 +1,4 @@
-"""Documents stay true: links lead somewhere, dependencies are explained, ADRs are short, diagrams are current."""
+"""Documents stay true: links lead somewhere, dependencies are explained, ADRs short, generated parts current."""
 
 import re
 import tomllib
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from scripts import docs_states
+from scripts import generated_docs
 from scripts.checks.tree import Finding, SourceFile
 
 MAX_ADR_LINES = 30
@@ -27,7 +27,7 @@ def check(files: Iterable[SourceFile]) -> Iterator[Finding]:
     project = next((file for file in files if file.name == "pyproject.toml"), None)
     if project is not None:
         yield from _check_dependencies(project)
-        yield from _check_states(project.root)
+        yield from _check_generated(project.root)
 
 
 def _check_links(page: SourceFile) -> Iterator[Finding]:
@@ -72,8 +72,8 @@ def _check_dependencies(project: SourceFile) -> Iterator[Finding]:
         yield Finding(DEPENDENCIES_PAGE, 1, f"{name} has a line here and is not asked for in pyproject.toml")
 
 
-def _check_states(root: Path) -> Iterator[Finding]:
-    page = root / docs_states.PAGE
-    if not page.exists() or docs_states.updated(text := page.read_text(encoding="utf-8")) != text:
-        message = "the state diagrams are not those of core/statuses.py; run python -m scripts.docs_states"
-        yield Finding(docs_states.PAGE, 1, message)
+def _check_generated(root: Path) -> Iterator[Finding]:
+    for name in generated_docs.PAGES:
+        page = root / name
+        if not page.exists() or generated_docs.updated(text := page.read_text(encoding="utf-8")) != text:
+            yield Finding(name, 1, "its generated parts are not current; run python -m scripts.generated_docs")

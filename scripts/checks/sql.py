@@ -24,6 +24,8 @@ _COMMENT = re.compile(r"--[^\n]*")
 def check(files: Iterable[SourceFile]) -> Iterator[Finding]:
     """Yield what is wrong in SQL files and in SQL strings of Python modules."""
     for file in files:
+        if file.name.startswith("tests/unit/scripts/"):
+            continue  # shows the checks what they must find
         if file.name.endswith(".sql"):
             yield from _check_text(file, 1, file.text, placeholders=False)
         elif file.is_python:

@@ -1,0 +1,109 @@
+"""Writes the parts of the documents that the code knows better: state diagrams, the access table, settings.
+
+`python -m scripts.generated_docs` rewrites what stands between `<!-- generated: NAME -->` and `<!-- /generated -->`;
+`scripts/check` fails when a part is not current.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from core.access import ACCESS_TABLE, Audience, Door
+from core.statuses import ATTEMPT_TRANSITIONS, JOB_TRANSITIONS, NODE_TRANSITIONS
+from function.settings import GatewaySettings
+from orchestrator.settings import OrchestratorSettings
+from repositories.settings import DatabaseSettings, ProcessSettings
+from serving.settings import ServingSettings
+from worker.settings import WorkerSettings
+
+_PART: Final = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
+
+
+def diagram(table: Mapping[Any, frozenset[Any]]) -> str:
+    """Return a Mermaid state diagram; the first state of the table is where everything starts."""
+    order: list[StrEnum] = list(table)
+    lines = ["stateDiagram-v2", f"    [*] --> {order[0]}"]
+    for source, targets in table.items():
+        lines += [f"    {source} --> {target}" for target in sorted(targets, key=order.index)]
+        lines += [] if targets else [f"    {source} --> [*]"]
+    return "\n".join(lines)
+
+
+def states() -> str:
+    """Return the diagrams of job, node and attempt."""
+    tables: dict[str, Mapping[Any, frozenset[Any]]]
+    tables = {"Job": JOB_TRANSITIONS, "Node": NODE_TRANSITIONS, "Attempt": ATTEMPT_TRANSITIONS}
+    return "\n\n".join(f"**{name}**\n\n```mermaid\n{diagram(table)}\n```" for name, table in tables.items())
+
+
+def access() -> str:
+    """Return the table of who sees what."""
+    head = "| door | " + " | ".join(Audience) + " |\n|---|" + "---|" * len(Audience)
+    rows = (f"| {door} | " + " | ".join(ACCESS_TABLE[audience][door] for audience in Audience) + " |" for door in Door)
+    return "\n".join([head, *rows])
+
+
+def settings() -> str:
+    """Return a table of settings for what all processes share and for each process."""
+    common = ProcessSettings.model_fields.keys() | DatabaseSettings.model_fields.keys()
+    parts = [_settings_table("Every process", DatabaseSettings, frozenset())]
+    for title, kind in (
+        ("Orchestrator", OrchestratorSettings),
+        ("Worker", WorkerSettings),
+        ("Gateway", GatewaySettings),
+        ("Serving", ServingSettings),
+    ):
+        parts.append(_settings_table(title, kind, frozenset(common)))
+    return "\n\n".join(parts)
+
+
+def _settings_table(title: str, kind: type[ProcessSettings], without: frozenset[str]) -> str:
+    head = f"### {title}\n\n| variable | default | meaning |\n|---|---|---|"
+    fields = ((name, field) for name, field in kind.model_fields.items() if name not in without)
+    rows = (f"| `{name.upper()}` | {_default(field)} | {_cell(field)} |" for name, field in fields)
+    return "\n".join([head, *rows])
+
+
+def _cell(field: FieldInfo) -> str:
+    return (field.description or "").replace("|", "\\|")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default is PydanticUndefined:
+        return "**required**"
+    return "" if field.default is None else f"`{field.default}`"
+
+
+PARTS: Final[Mapping[str, Callable[[], str]]] = {"states": states, "access": access, "settings": settings}
+PAGES: Final = ("docs/architecture.md", "docs/security.md", "docs/configuration.md")
+
+
+def updated(page: str) -> str:
+    """Return the page with current generated parts.
+
+    Raises:
+        ValueError: the page has no generated part, or one that nobody generates.
+    """
+    names = [found[2] for found in _PART.finditer(page)]
+    if not names or not PARTS.keys() >= set(names):
+        raise ValueError(f"expected a generated part among {', '.join(PARTS)}, found {names}")
+    return _PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}\n{found[3]}", page)
+
+
+def main() -> int:
+    """Rewrite the pages that are not current."""
+    root = Path(__file__).resolve().parents[1]
+    for name in PAGES:
+        path = root / name
+        path.write_text(updated(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
