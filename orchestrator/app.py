@@ -28,7 +28,8 @@ from orchestrator.routes import assets, bootstrap, callbacks, health, jobs, scal
 from orchestrator.settings import OrchestratorSettings
 from orchestrator.waiters import JobWaiters
 from repositories.blobs_folder import FolderBlobRepository
-from repositories.database import AsyncPool, async_pool, listen
+from repositories.database import AsyncPool, listen
+from repositories.engine_pool import engine_pool
 from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, owner_channel
 from repositories.settings import read_secret_file
 from services.advance import AdvanceService
@@ -85,7 +86,12 @@ def load_catalogue(folder: Path) -> WorkflowCatalogue:
 def build_context(settings: OrchestratorSettings) -> Context:
     """Return everything wired together, not yet connected."""
     owner_id = f"{socket.gethostname()[:24]}-{os.getpid()}-{secrets.token_hex(4)}"
-    pool = async_pool(settings.conninfo(), name=f"orchestrator {owner_id}", max_size=POOL_SIZE)
+    pool = engine_pool(
+        settings.conninfo(),
+        name=f"orchestrator {owner_id}",
+        max_size=POOL_SIZE,
+        pooled=settings.listen_conninfo() != settings.conninfo(),
+    )
     guard = OutageGuard(time.monotonic(), settings.orchestrator_threshold_seconds, settings.lease_seconds)
     shelf, life, waiters = Shelf(load_catalogue(settings.workflows_dir)), Life(), JobWaiters(pool)
     definitions = Definitions(shelf.catalogue.workflows.values())

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.rows import class_row
 from pydantic import Field
 
 from core.models.engine import Attempt
-from repositories.documents import Pending, document, model_row, send
+from repositories.documents import Pending, document, send
 
 
 class Claimed(Attempt):
@@ -27,9 +28,12 @@ class AttemptRepository:
         jobs = list(job_ids)
         return await send(
             self._conn,
-            model_row(Attempt),
+            class_row(Attempt),
             """
-            SELECT * FROM dagapp.dag_attempts WHERE task_id = ANY(
+            SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
+                token_hash, timeout_seconds, queued_at, redispatch_at, claim_id, worker_id, leased_at,
+                lease_expires_at, ended_at, progress, peak_rss_bytes, reason
+            FROM dagapp.dag_attempts WHERE task_id = ANY(
                 ARRAY(SELECT task_id FROM dagapp.dag_attempts
                       WHERE job_id = ANY(%s) AND state IN ('queued', 'parked', 'leased'))
                 || ARRAY(SELECT task_id FROM dagapp.dag_task_results WHERE job_id = ANY(%s) AND NOT processed)
@@ -43,8 +47,13 @@ class AttemptRepository:
         """Lock and return the attempts of these tasks."""
         return await send(
             self._conn,
-            model_row(Attempt),
-            "SELECT * FROM dagapp.dag_attempts WHERE task_id = ANY(%s) ORDER BY task_id FOR UPDATE",
+            class_row(Attempt),
+            """
+            SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
+                token_hash, timeout_seconds, queued_at, redispatch_at, claim_id, worker_id, leased_at,
+                lease_expires_at, ended_at, progress, peak_rss_bytes, reason
+            FROM dagapp.dag_attempts WHERE task_id = ANY(%s) ORDER BY task_id FOR UPDATE
+            """,
             (list(task_ids),),
         )
 
@@ -52,10 +61,12 @@ class AttemptRepository:
         """Lock and return the attempts of these tasks, delivered by this queue; their jobs are only looked at."""
         return await send(
             self._conn,
-            model_row(Claimed),
+            class_row(Claimed),
             """
-            SELECT a.*, EXISTS (
-                SELECT FROM dagapp.dag_jobs AS j
+            SELECT a.task_id, a.job_id, a.node_id, a.attempt, a.dispatch_no, a.state, a.queue, a.handler, a.priority,
+                a.params_digest, a.token_hash, a.timeout_seconds, a.queued_at, a.redispatch_at, a.claim_id,
+                a.worker_id, a.leased_at, a.lease_expires_at, a.ended_at, a.progress, a.peak_rss_bytes, a.reason,
+                EXISTS (SELECT FROM dagapp.dag_jobs AS j
                 WHERE j.job_id = a.job_id AND (j.paused_at IS NOT NULL OR EXISTS (
                     SELECT FROM dagapp.dag_settings AS s
                     WHERE s.key = ANY(ARRAY['pause:all', 'pause:workflow:' || j.workflow_id, 'pause:queue:' || %s])

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.rows import class_row
 
 from core.models.engine import Checkpoint
-from repositories.documents import Pending, document, model_row, send
+from repositories.documents import Pending, document, send
 
 
 class CheckpointRepository:
@@ -34,7 +35,10 @@ class CheckpointRepository:
         """Return checkpoints of these jobs and nodes; the caller picks the pairs it means."""
         return await send(
             self._conn,
-            model_row(Checkpoint),
-            "SELECT * FROM dagapp.dag_checkpoints WHERE job_id = ANY(%s) AND node_id = ANY(%s)",
+            class_row(Checkpoint),
+            """
+            SELECT job_id, node_id, params_digest, phase, state, saved_by, saved_at
+            FROM dagapp.dag_checkpoints WHERE job_id = ANY(%s) AND node_id = ANY(%s)
+            """,
             (list(job_ids), list(node_ids)),
         )

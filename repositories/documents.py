@@ -11,7 +11,6 @@ from psycopg import AsyncConnection, AsyncCursor
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-Model = TypeVar("Model", bound=BaseModel)
 Row = TypeVar("Row")
 RowFactory = Callable[[AsyncCursor[Any]], Callable[[Sequence[Any]], Row]]
 
@@ -44,19 +43,3 @@ async def send(
     cursor = conn.cursor(row_factory=factory)
     await cursor.execute(statement, values)
     return Pending(cursor)
-
-
-def model_row(model: type[Model]) -> RowFactory[Model]:
-    """Return a row factory like psycopg's `class_row` that passes over columns the model does not know.
-
-    Migrations expand first, so the build before reads tables that already have a column more.
-    """
-
-    def factory(cursor: AsyncCursor[Any]) -> Callable[[Sequence[Any]], Model]:
-        names = [column.name for column in cursor.description or ()]
-        if model.model_fields.keys() >= set(names):
-            return lambda values: model.model_validate(dict(zip(names, values, strict=True)))
-        known = [(index, name) for index, name in enumerate(names) if name in model.model_fields]
-        return lambda values: model.model_validate({name: values[index] for index, name in known})
-
-    return factory

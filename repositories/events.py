@@ -5,10 +5,11 @@ from datetime import datetime
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.rows import class_row
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.models.engine import JobEvent
-from repositories.documents import document, model_row
+from repositories.documents import document
 
 
 class NewEvent(BaseModel):
@@ -49,10 +50,12 @@ class EventRepository:
 
     async def of_job(self, job_id: str, after: int, limit: int) -> Sequence[JobEvent]:
         """Return events of one job with ids above `after`, oldest first."""
-        async with self._conn.cursor(row_factory=model_row(JobEvent)) as cursor:
+        async with self._conn.cursor(row_factory=class_row(JobEvent)) as cursor:
             await cursor.execute(
                 """
-                SELECT * FROM dagapp.dag_job_events WHERE job_id = %s AND event_id > %s ORDER BY event_id LIMIT %s
+                SELECT event_id, job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name,
+                    created_at
+                FROM dagapp.dag_job_events WHERE job_id = %s AND event_id > %s ORDER BY event_id LIMIT %s
                 """,
                 (job_id, after, limit),
             )

@@ -9,7 +9,7 @@ from psycopg.rows import class_row, scalar_row
 
 from core.models.engine import Job
 from core.statuses import JobStatus
-from repositories.documents import Pending, model_row, send
+from repositories.documents import Pending, send
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +30,42 @@ class JobRepository:
         """Lock and return those of the jobs that nobody else holds, in id order; never waits."""
         return await send(
             self._conn,
-            model_row(Job),
-            "SELECT * FROM dagapp.dag_jobs WHERE job_id = ANY(%s) ORDER BY job_id FOR UPDATE SKIP LOCKED",
+            class_row(Job),
+            """
+            SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
+                owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
+                submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
+                completed_at
+            FROM dagapp.dag_jobs WHERE job_id = ANY(%s) ORDER BY job_id FOR UPDATE SKIP LOCKED
+            """,
             (list(job_ids),),
         )
 
     async def get(self, job_id: str) -> Job | None:
         """Return one job, unlocked."""
-        async with self._conn.cursor(row_factory=model_row(Job)) as cursor:
-            await cursor.execute("SELECT * FROM dagapp.dag_jobs WHERE job_id = %s", (job_id,))
+        async with self._conn.cursor(row_factory=class_row(Job)) as cursor:
+            await cursor.execute(
+                """
+                SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no,
+                    version, owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id,
+                    correlation_id, submitted_by, outputs, error, warnings, evaluation_failures, created_at,
+                    updated_at, started_at, completed_at
+                FROM dagapp.dag_jobs WHERE job_id = %s
+                """,
+                (job_id,),
+            )
             return await cursor.fetchone()
 
     async def newest(self, status: JobStatus | None, limit: int) -> Sequence[Job]:
         """Return the newest jobs, of one status or of all."""
-        async with self._conn.cursor(row_factory=model_row(Job)) as cursor:
+        async with self._conn.cursor(row_factory=class_row(Job)) as cursor:
             await cursor.execute(
                 """
-                SELECT * FROM dagapp.dag_jobs WHERE %(status)s::text IS NULL OR status = %(status)s
+                SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
+                    owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
+                    submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
+                    completed_at
+                FROM dagapp.dag_jobs WHERE %(status)s::text IS NULL OR status = %(status)s
                 ORDER BY created_at DESC, job_id LIMIT %(limit)s
                 """,
                 {"status": status, "limit": limit},

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.rows import class_row
 
 from core.models.engine import NodeState
-from repositories.documents import Pending, model_row, send
+from repositories.documents import Pending, send
 
 
 class NodeRepository:
@@ -19,7 +20,12 @@ class NodeRepository:
         """Return all nodes of these jobs."""
         return await send(
             self._conn,
-            model_row(NodeState),
-            "SELECT * FROM dagapp.dag_node_states WHERE job_id = ANY(%s)",
+            class_row(NodeState),
+            """
+            SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
+                waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,
+                first_dispatched_at, dispatched_at, started_at, completed_at
+            FROM dagapp.dag_node_states WHERE job_id = ANY(%s)
+            """,
             (list(job_ids),),
         )

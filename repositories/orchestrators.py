@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, LiteralString
 
 from psycopg import AsyncConnection
+from psycopg.rows import class_row
 
 from core.models.engine import Orchestrator
-from repositories.documents import model_row
 
 BEAT: LiteralString = """
     INSERT INTO dagapp.dag_orchestrators (owner_id, host, pid, build_id, state) VALUES (%s, %s, %s, %s, %s)
@@ -53,6 +53,11 @@ class OrchestratorRepository:
 
     async def all(self) -> Sequence[Orchestrator]:
         """Return every known boot, newest first."""
-        async with self._conn.cursor(row_factory=model_row(Orchestrator)) as cursor:
-            await cursor.execute("SELECT * FROM dagapp.dag_orchestrators ORDER BY started_at DESC LIMIT 100")
+        async with self._conn.cursor(row_factory=class_row(Orchestrator)) as cursor:
+            await cursor.execute(
+                """
+                SELECT owner_id, host, pid, build_id, state, started_at, heartbeat_at FROM dagapp.dag_orchestrators
+                ORDER BY started_at DESC LIMIT 100
+                """
+            )
             return await cursor.fetchall()

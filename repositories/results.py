@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.rows import class_row
 
 from core.models.engine import TaskResultRow
-from repositories.documents import Pending, model_row, send
+from repositories.documents import Pending, send
 
 
 class ResultRepository:
@@ -19,9 +20,11 @@ class ResultRepository:
         """Return unprocessed results of these jobs, oldest first."""
         return await send(
             self._conn,
-            model_row(TaskResultRow),
+            class_row(TaskResultRow),
             """
-            SELECT * FROM dagapp.dag_task_results WHERE job_id = ANY(%s) AND NOT processed
+            SELECT task_id, job_id, node_id, attempt, status, output, error, findings, metrics, worker_id, reported_at,
+                processed, disposition
+            FROM dagapp.dag_task_results WHERE job_id = ANY(%s) AND NOT processed
             ORDER BY reported_at, task_id LIMIT %s
             """,
             (list(job_ids), limit),

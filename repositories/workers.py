@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from core.models.engine import Worker
 from core.wire import WorkerIdentity
-from repositories.documents import model_row
 
 
 class WorkerRepository:
@@ -31,10 +31,11 @@ class WorkerRepository:
 
     async def recent(self, seen_within_seconds: float) -> Sequence[Worker]:
         """Return workers seen lately, by queue."""
-        async with self._conn.cursor(row_factory=model_row(Worker)) as cursor:
+        async with self._conn.cursor(row_factory=class_row(Worker)) as cursor:
             await cursor.execute(
                 """
-                SELECT * FROM dagapp.dag_workers
+                SELECT worker_id, queue, host, pid, build_id, state, free, started_at, heartbeat_at
+                FROM dagapp.dag_workers
                 WHERE heartbeat_at > dagapp.clock() - make_interval(secs => %s) ORDER BY queue, worker_id
                 """,
                 (seen_within_seconds,),

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from core.models.engine import WorkflowRow
-from repositories.documents import model_row
 
 
 class WorkflowRepository:
@@ -28,9 +28,13 @@ class WorkflowRepository:
 
     async def get_many(self, definition_hashes: Iterable[str]) -> Sequence[WorkflowRow]:
         """Return the definitions of these hashes."""
-        async with self._conn.cursor(row_factory=model_row(WorkflowRow)) as cursor:
+        async with self._conn.cursor(row_factory=class_row(WorkflowRow)) as cursor:
             await cursor.execute(
-                "SELECT * FROM dagapp.dag_workflows WHERE definition_hash = ANY(%s)", (list(definition_hashes),)
+                """
+                SELECT definition_hash, workflow_id, version, definition, created_at
+                FROM dagapp.dag_workflows WHERE definition_hash = ANY(%s)
+                """,
+                (list(definition_hashes),),
             )
             return await cursor.fetchall()
 

@@ -21,4 +21,5 @@ async def pipelined(pool: AsyncPool) -> AsyncIterator[Connection]:
     with translated():
         async with pool.connection() as conn, conn.pipeline():
             yield conn
-            await conn.commit()
+            # Not `conn.commit()`, which would wait by itself before the pipeline's end waits once more.
+            await conn.execute("COMMIT", prepare=False)

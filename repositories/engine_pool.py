@@ -1,0 +1,48 @@
+"""The pool of the orchestrator's hot statements: as `database.async_pool`, without its cost on every checkout.
+
+Planning costs more than running these statements, so they are prepared, and their plans do not depend on statistics
+(`= ANY(keys)`, no sequential scans). Behind a transaction pooler a prepared statement may not be there any more: then
+this is the ordinary pool.
+"""
+
+import select
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+
+from repositories.database import (
+    CHECKOUT_TIMEOUT_SECONDS,
+    RECONNECT_TIMEOUT_SECONDS,
+    AsyncPool,
+    async_pool,
+    make_conninfo,
+)
+
+PREPARE_THRESHOLD = 1
+OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
+
+
+def engine_pool(dsn: str, *, name: str, max_size: int, pooled: bool) -> AsyncPool:
+    """Return a closed pool; `pooled` says that `dsn` leads to a transaction pooler."""
+    if pooled:
+        return async_pool(dsn, name=name, max_size=max_size)
+    return AsyncConnectionPool(
+        make_conninfo(dsn, name),
+        kwargs={"prepare_threshold": PREPARE_THRESHOLD, "options": OPTIONS},
+        min_size=2,
+        max_size=max_size,
+        open=False,
+        name=name,
+        check=check_if_told,
+        timeout=CHECKOUT_TIMEOUT_SECONDS,
+        reconnect_timeout=RECONNECT_TIMEOUT_SECONDS,
+    )
+
+
+async def check_if_told(conn: AsyncConnection[Any]) -> None:
+    """Ask the server only when something lies in the idle connection's socket, as it does after the server ended."""
+    poll = select.poll()
+    poll.register(conn.fileno(), select.POLLIN)
+    if poll.poll(0):
+        await AsyncConnectionPool.check_connection(conn)
