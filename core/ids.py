@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import NewType
 
 JobId = NewType("JobId", str)
@@ -48,8 +49,23 @@ def canonical_json(value: object) -> str:
 
 
 def digest(value: object) -> str:
-    """Return the SHA-256 hex digest of a value's canonical JSON."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    """Return the SHA-256 hex digest of a value's canonical JSON.
+
+    Numbers count by value, not by spelling: PostgreSQL's jsonb writes the float 1e+22 as an integer and -0.0 as 0.0,
+    and what went through it must still have the digest it was sent with.
+    """
+    return hashlib.sha256(canonical_json(_by_value(value)).encode()).hexdigest()
+
+
+def _by_value(value: object) -> object:
+    """Return the value with every whole float as the integer that its shortest text spells."""
+    if isinstance(value, float) and value.is_integer():
+        return int(Decimal(repr(value)))
+    if isinstance(value, Mapping):
+        return {key: _by_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_by_value(item) for item in value]
+    return value
 
 
 def token_hash(token: str) -> str:
