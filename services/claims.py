@@ -6,6 +6,7 @@ from hmac import compare_digest
 from typing import Any, assert_never
 
 from core.handlers_catalog import CATALOG
+from core.ids import token_hash
 from core.models.engine import Attempt, Checkpoint
 from core.statuses import AttemptState
 from core.wire import (
@@ -28,7 +29,6 @@ from repositories.notifications import clock
 from repositories.workers import WorkerRepository
 from services.checkpoints import checkpoint_rows, is_storable, save_checkpoints
 from services.work import Connection, pipelined
-from services.writing import token_hash
 
 REFUSALS: Mapping[AttemptState, ClaimOutcome] = {
     AttemptState.PARKED: ClaimOutcome.PAUSED,

@@ -8,10 +8,10 @@ from typing import Any, assert_never
 
 from core.dag.json_values import NotJson, check_json
 from core.errors import ErrorDetail
+from core.ids import token_hash
 from core.models.engine import Attempt, TaskResultRow
 from core.statuses import AttemptState
 from core.wire import Release, ResultAnswer, ResultDisposition, TaskResult, TaskStatus
-from services.writing import token_hash
 
 
 @dataclass(frozen=True, slots=True)

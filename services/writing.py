@@ -2,15 +2,15 @@
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from hashlib import sha256
 from typing import Any
 
 from core.dag.apply import new_attempt
 from core.dag.retry import redispatch_after_seconds
 from core.dag.state import AttemptEnd, Dispatch, Event
 from core.errors import GeodagError
+from core.ids import token_hash
 from core.models.engine import Attempt, Job, NodeState, TaskResultRow
 from core.ports import TaskQueue
 from core.statuses import AttemptState
@@ -20,7 +20,6 @@ from repositories.documents import Pending
 from repositories.events import NewEvent
 from repositories.notifications import ENDED_CHANNEL
 from services.evaluation import Step
-from services.stored_numbers import as_stored
 from services.work import Connection
 
 Task = tuple[Attempt, TaskMessage]
@@ -37,11 +36,6 @@ class StaleWrite(GeodagError):
 def new_token() -> str:
     """Return the hex text of a random 128-bit token."""
     return secrets.token_hex(16)
-
-
-def token_hash(token: str) -> str:
-    """Return what is stored of a token; `fence.hold` computes the same in SQL."""
-    return sha256(token.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +152,9 @@ def _sent_again(attempt: Attempt) -> dict[str, Any]:
 
 
 def _dispatched(job: Job, dispatch: Dispatch, now: datetime) -> Task:
-    params, token = as_stored(dispatch.params), new_token()
-    attempt = new_attempt(job.job_id, replace(dispatch, params=params), now, token_hash(token))
-    return attempt, _message(attempt, params, token)
+    token = new_token()
+    attempt = new_attempt(job.job_id, dispatch, now, token_hash(token))
+    return attempt, _message(attempt, dispatch.params, token)
 
 
 def _redispatched(step: Step, now: datetime) -> list[Task]:
@@ -182,7 +176,7 @@ def _again(attempt: Attempt, node: NodeState, now: datetime) -> Task:
     return again, _message(again, node.input_params or {}, token)
 
 
-def _message(attempt: Attempt, params: dict[str, Any], token: str) -> TaskMessage:
+def _message(attempt: Attempt, params: Mapping[str, Any], token: str) -> TaskMessage:
     return TaskMessage(
         task_id=attempt.task_id,
         job_id=attempt.job_id,
@@ -192,7 +186,7 @@ def _message(attempt: Attempt, params: dict[str, Any], token: str) -> TaskMessag
         handler=attempt.handler,
         queue=attempt.queue,
         priority=attempt.priority,
-        params=params,
+        params=dict(params),
         timeout_seconds=attempt.timeout_seconds,
         token=token,
     )
