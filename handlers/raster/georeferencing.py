@@ -152,8 +152,6 @@ def _crs_missing(findings: Findings) -> None:
 
 
 def _note_unused(src: DatasetReader, findings: Findings) -> None:
-    if src.gcps[0]:
-        findings.info("GCPS_IGNORED", "the geotransform wins over ground control points", field="georeferencing")
     if src.rpcs is not None:
         findings.info("RPC_IGNORED", "the geotransform wins over RPC", field="georeferencing")
 

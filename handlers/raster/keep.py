@@ -1,7 +1,7 @@
 """Tells whether a file already is the COG that would be made of it, so that it can be copied instead.
 
 A COG that was edited keeps a valid layout but has old overviews; GDAL cannot tell. So each overview pixel must lie
-within the range of the pixels it covers.
+within the range of the pixels it covers and of their direct neighbours, from which bilinear overviews borrow.
 """
 
 from pathlib import Path
@@ -101,10 +101,10 @@ def _tile_fits(coarse: DatasetReader, finer: DatasetReader, rows: Array, columns
 
 
 def _covered(places: Array, coarse_size: int, finer_size: int) -> tuple[Array, Array]:
-    """Return first and one past last finer row (or column) under each coarse one."""
-    starts = places * finer_size // coarse_size
-    ends = -(-(places + 1) * finer_size // coarse_size)
-    return starts, ends
+    """Return first and one past last finer row (or column) under each coarse one, with one neighbour on each side."""
+    starts = places * finer_size // coarse_size - 1
+    ends = -(-(places + 1) * finer_size // coarse_size) + 1
+    return np.maximum(starts, 0), np.minimum(ends, finer_size)
 
 
 def _reduced(base: Array, spans: tuple[tuple[Array, Array], tuple[Array, Array]], reduce: np.ufunc) -> Array:

@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class BandStatistics:
-    """Of the valid pixels of one band; numbers are None when there are none."""
+    """Of the valid pixels of one band; None where there are none, or where a moment exceeds a double."""
 
     minimum: float | None
     maximum: float | None
@@ -60,10 +60,11 @@ class _Moments:
         if pixels.size == 0:
             return
         values = pixels.astype(np.float64)
-        count, mean = values.size, float(values.mean())
-        delta, total = mean - self.mean, self.count + values.size
-        self.squares += float(np.square(values - mean).sum()) + delta * delta * self.count * count / total
-        self.mean += delta * count / total
+        with np.errstate(over="ignore", invalid="ignore"):  # values near 1e308; the result is left out then
+            count, mean = values.size, float(values.mean())
+            delta, total = mean - self.mean, self.count + values.size
+            self.squares += float(np.square(values - mean).sum()) + delta * delta * self.count * count / total
+            self.mean += delta * count / total
         self.count = total
         self.low, self.high = min(self.low, pixels.min().item()), max(self.high, pixels.max().item())
         if pixels.dtype.kind in "iu":
@@ -157,8 +158,8 @@ def _from_moments(moments: _Moments, histogram: NDArray[np.int64], total: int) -
     return BandStatistics(
         minimum=moments.low,
         maximum=moments.high,
-        mean=moments.mean,
-        stddev=math.sqrt(moments.squares / moments.count),
+        mean=moments.mean if math.isfinite(moments.mean) else None,
+        stddev=math.sqrt(moments.squares / moments.count) if math.isfinite(moments.squares) else None,
         p2=_percentile(histogram, LOW_SHARE, moments),
         p98=_percentile(histogram, HIGH_SHARE, moments),
         valid_percent=100.0 * moments.count / total,

@@ -3,7 +3,7 @@
 import logging
 import struct
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,14 +69,14 @@ def write_raster(
     return path
 
 
-def raw_tiff(path: Path, tags: Mapping[int, tuple[int, list[int]]], data: bytes = b"") -> Path:
-    """Write a little-endian classic TIFF from tags (`tag: (type 3 or 4, values)`), `data` following the header."""
+def raw_tiff(path: Path, tags: Mapping[int, tuple[int, Sequence[float]]], data: bytes = b"") -> Path:
+    """Write a little-endian classic TIFF from tags (`tag: (type 3, 4 or 12, values)`), `data` following the header."""
     entries, extra = b"", b""
     directory_at = 8 + len(data)
     extra_at = directory_at + 2 + 12 * len(tags) + 4
     for tag in sorted(tags):
         kind, values = tags[tag]
-        packed = struct.pack(f"<{len(values)}{'H' if kind == 3 else 'I'}", *values)
+        packed = struct.pack(f"<{len(values)}{_FORMATS[kind]}", *values)
         if len(packed) > 4:
             value, extra = struct.pack("<I", extra_at + len(extra)), extra + packed
         else:
@@ -85,6 +85,9 @@ def raw_tiff(path: Path, tags: Mapping[int, tuple[int, list[int]]], data: bytes 
     head = b"II*\0" + struct.pack("<I", directory_at)
     path.write_bytes(head + data + struct.pack("<H", len(tags)) + entries + bytes(4) + extra)
     return path
+
+
+_FORMATS = {3: "H", 4: "I", 12: "d"}
 
 
 @dataclass(frozen=True, slots=True)

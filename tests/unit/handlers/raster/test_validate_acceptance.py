@@ -13,7 +13,7 @@ from rasterio.enums import ColorInterp
 from rasterio.transform import Affine, from_origin
 
 from handlers.context import TaskCancelled
-from tests.support.raster_path import UTM33, RasterPath, pattern, stack
+from tests.support.raster_path import UTM33, RasterPath, pattern, raw_tiff, stack
 from tests.unit.handlers.raster.test_validate_refusals import linear_rpc
 
 ALBERS = "+proj=aea +lat_1=44.25 +lat_2=60.75 +lat_0=31.5 +lon_0=9.5 +x_0=1000 +y_0=0 +ellps=intl +units=m +no_defs"
@@ -136,6 +136,17 @@ def test_a_geotransform_wins_over_rational_polynomials(raster: RasterPath) -> No
     source = raster.write(pattern(64, 64, "uint16"), before=lambda dst: setattr(dst, "rpcs", linear_rpc()))
     outcome = raster.validate(source)
     assert [(f.code, f.level) for f in outcome.findings] == [("RPC_IGNORED", "info")]
+
+
+def test_a_geotransform_wins_over_control_points(raster: RasterPath) -> None:
+    ties = [value for column, row in ((0, 0), (4, 0), (0, 4)) for value in (column, row, 0, column, 90 - row, 0)]
+    matrix = [10, 0, 0, 500000, 0, -10, 0, 4649776, 0, 0, 0, 0, 0, 0, 0, 1]
+    keys = [1, 1, 0, 3, 1024, 0, 1, 1, 1025, 0, 1, 1, 3072, 0, 1, 32633]
+    tags = {256: (4, [4]), 257: (4, [4]), 258: (3, [8]), 262: (3, [1]), 273: (4, [8]), 277: (3, [1]), 279: (4, [16])}
+    tags |= {33922: (12, ties), 34264: (12, matrix), 34735: (3, keys)}
+    source = raw_tiff(raster.folder / "both.tif", tags, bytes(range(1, 17)))
+    facts = facts_of(raster, source)
+    assert (facts["has_gcps"], facts["bounds"]) == (False, [500000, 4649736, 500040, 4649776])
 
 
 @pytest.mark.parametrize(
