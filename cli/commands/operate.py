@@ -10,7 +10,7 @@ from cli.output import row_table, show
 from cli.target import Target
 
 JOB_COLUMNS = ("job_id", "workflow_id", "status", "created_at", "completed_at", "correlation_id")
-EVENT_COLUMNS = ("event_id", "created_at", "node_id", "event_type", "event_status", "event_data")
+EVENT_COLUMNS = ("time", "node", "event", "status", "detail")
 Json = dict[str, Any]
 
 
@@ -34,7 +34,19 @@ def events(
     """Show every transition of a job in order."""
     target = Target.of(home)
     rows = _rows(target, f"/api/status/job/{_job_id(target, job)}/events", "events")
-    show(rows, row_table(f"Events of {job}", EVENT_COLUMNS, rows), as_json=as_json)
+    show(rows, row_table(f"Events of {job}", EVENT_COLUMNS, [_line(row) for row in rows]), as_json=as_json)
+
+
+def _line(event: Json) -> Json:
+    """Return an event as one line for people: the time of day is enough, and data as name=value."""
+    data = event.get("event_data") or {}
+    return {
+        "time": str(event.get("created_at")).partition("T")[2][:12],
+        "node": event.get("node_id"),
+        "event": event.get("event_type"),
+        "status": event.get("event_status"),
+        "detail": " ".join(f"{name}={value}" for name, value in data.items()),
+    }
 
 
 def _job_id(target: Target, text: str) -> str:
