@@ -32,7 +32,7 @@ _PATTERNS: Final = (
     re.compile(r"(/uploads)(/)([A-Za-z0-9_\-.=~]{24,})"),
 )
 _BEARER: Final = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}")
-_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 
 
 def redact(text: str) -> str:
