@@ -30,6 +30,11 @@ def is_clean(text: str, allowed: str = "") -> bool:
     return not bad and unicodedata.is_normalized("NFC", text)
 
 
+def is_key(text: str) -> bool:
+    """Return whether a text from a URL can be the id of anything: 1 to 64 plain characters."""
+    return 1 <= len(text) <= 64 and text.isascii() and text.isprintable()
+
+
 def _line(text: str) -> str:
     if not is_clean(text):
         raise ValueError("expected NFC text without control characters")

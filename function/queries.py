@@ -2,6 +2,7 @@
 
 from psycopg.rows import class_row
 
+from core.b2b import is_key
 from core.status_view import AssetRow, RequestFacts, VersionRow
 from repositories.database import AsyncPool, async_pool, transaction
 
@@ -15,6 +16,8 @@ class GatewayQueries:
 
     async def request(self, request_id: str) -> RequestFacts | None:
         """Return a request with the state of its version and asset."""
+        if not is_key(request_id):
+            return None
         async with transaction(await self._open()) as conn, conn.cursor(row_factory=class_row(RequestFacts)) as cursor:
             await cursor.execute(
                 """
@@ -29,7 +32,9 @@ class GatewayQueries:
             return await cursor.fetchone()
 
     async def asset(self, asset_id: str) -> tuple[AssetRow | None, list[VersionRow]]:
-        """Return a live asset and its live versions, oldest first, of one moment."""
+        """Return a live asset and its live versions, oldest first."""
+        if not is_key(asset_id):
+            return None, []
         async with transaction(await self._open()) as conn:
             async with conn.cursor(row_factory=class_row(AssetRow)) as cursor:
                 await cursor.execute(

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from core.b2b import StatusView
+from core.b2b import StatusView, is_key
 from core.errors import NotFound
 from core.identity import Caller
 from core.status_view import (
     AssetRow,
     PublicUrls,
+    RequestFacts,
     VersionRow,
     asset_view,
     may_see_request,
@@ -31,11 +32,18 @@ class StatusService:
 
     async def request(self, caller: Caller, request_id: str) -> StatusView:
         """Return a request of the caller's platform; another platform's is as unknown as none."""
-        async with transaction(self._pool) as conn:
-            facts = await RequestRepository(conn).facts(request_id)
+        facts = await self._facts(request_id)
         if facts is None or not may_see_request(caller, facts.platform_id):
-            raise NotFound("there is no such request", field="request_id", value=request_id[:64])
+            raise NotFound(
+                "there is no such request", field="request_id", value=request_id[:64] if is_key(request_id) else None
+            )
         return status_view(facts, caller, self._urls)
+
+    async def _facts(self, request_id: str) -> RequestFacts | None:
+        if not is_key(request_id):
+            return None
+        async with transaction(self._pool) as conn:
+            return await RequestRepository(conn).facts(request_id)
 
     async def versions(self, caller: Caller, asset_id: str) -> list[Json]:
         """Return the versions of an asset that the caller may know of, oldest first."""

@@ -133,6 +133,17 @@ async def test_a_read_needs_a_caller(platform: Platform, path: str) -> None:
     assert (reply.status, reply.body["code"]) == (404, "NOT_FOUND")
 
 
+@pytest.mark.parametrize("nonsense", ["%00", "%ff", "a%00b", "x" * 5000, "%F0%9F%98%80", "'%3B--"])
+async def test_nonsense_in_a_path_is_unknown_and_no_error_of_ours(platform: Platform, nonsense: str) -> None:
+    for path in ("/api/platform/status/{}", "/api/assets/{}", "/api/assets/{}/versions", "/api/assets/{}/versions/0"):
+        assert (await platform.call("GET", path.format(nonsense))).status == 404
+    for path in ("/api/v1/status/{}", "/api/v1/assets/{}/versions"):
+        status, _ = await platform.orchestrator.call("GET", path.format(nonsense), caller="submitter")
+        assert status in {404, 422}
+    status = (await platform.call("POST", f"/api/assets/{nonsense}/versions/0/approve", "reviewer", {})).status
+    assert status == 422
+
+
 async def test_another_platforms_request_is_as_unknown_as_none(platform: Platform) -> None:
     accepted = await platform.submit()
     async with platform.orchestrator.context.pool.connection() as conn:

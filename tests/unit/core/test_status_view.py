@@ -1,0 +1,165 @@
+"""What partners are told, and what never leaves."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from core.errors import ErrorDetail
+from core.identity import Caller, Role
+from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState, RequestState
+from core.status_view import (
+    AssetRow,
+    PublicUrls,
+    RequestFacts,
+    VersionRow,
+    asset_view,
+    may_see_request,
+    partner_error,
+    status_view,
+    version_view,
+    visible_versions,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+URLS = PublicUrls("https://gateway.test", "https://serving.test")
+SUBMITTER = Caller(subject="sue", roles=frozenset({Role.SUBMITTER}), platform_id="ddh")
+READER = Caller(subject="rita", roles=frozenset({Role.READER}), platform_id="ddh")
+REVIEWER = Caller(subject="rob", roles=frozenset({Role.REVIEWER}))
+
+
+def facts(**changes: Any) -> RequestFacts:
+    good: dict[str, Any] = {
+        "request_id": "req_1",
+        "platform_id": "ddh",
+        "asset_id": "a" * 32,
+        "version_ordinal": 0,
+        "revision": 1,
+        "state": RequestState.COMPLETED,
+        "progress": {"current": 6, "total": 6},
+        "errors": [],
+        "warnings": [],
+        "processing_state": ProcessingState.COMPLETED,
+        "review": ApprovalState.APPROVED,
+        "reason": None,
+        "clearance_state": Clearance.PUBLIC,
+        "exposure": Exposure.LATEST_ONLY,
+        "latest_approved_version_ordinal": 0,
+        "deleted": False,
+        "updated_at": NOW,
+    }
+    return RequestFacts(**(good | changes))
+
+
+def version(ordinal: int, approval: ApprovalState, **changes: Any) -> VersionRow:
+    good: dict[str, Any] = {
+        "asset_id": "a" * 32,
+        "platform_id": "ddh",
+        "version_ordinal": ordinal,
+        "version_label": f"V{ordinal}",
+        "revision": 1,
+        "title": "t",
+        "description": None,
+        "tags": [],
+        "access_level": "ouo",
+        "approval_state": approval,
+        "processing_state": ProcessingState.COMPLETED,
+        "rejection_reason": None,
+        "content_hash": None,
+        "blob_size_bytes": None,
+        "stac_item_id": None,
+        "stac_collection_id": None,
+        "report": None,
+        "findings": [],
+        "error": None,
+        "created_at": NOW,
+        "updated_at": NOW,
+    }
+    return VersionRow(**(good | changes))
+
+
+ASSET = AssetRow(
+    asset_id="a" * 32,
+    platform_id="ddh",
+    platform_refs={"dataset_id": "1"},
+    data_type="raster",
+    clearance_state=Clearance.OUO,
+    exposure=Exposure.LATEST_ONLY,
+    latest_approved_version_ordinal=0,
+    created_at=NOW,
+    updated_at=NOW,
+)
+
+
+def test_a_partner_reads_his_own_error_but_no_node_of_it() -> None:
+    error = ErrorDetail(code="CRS_MISSING", message="none", field="crs", user_fixable=True, node_id="validate")
+    told = partner_error(error.model_dump(mode="json"))
+    assert (told.code, told.message, told.field, told.node_id) == ("CRS_MISSING", "none", "crs", None)
+
+
+@pytest.mark.parametrize("code", ["INTERNAL", "WORKER_LOST", "TASK_OUT_OF_MEMORY"])
+def test_an_inner_error_keeps_only_its_code_and_the_id_that_finds_it(code: str) -> None:
+    error = ErrorDetail(code=code, message="worker-7 at /srv", field="f", value="v", remediation="r", error_id="e1")
+    told = partner_error(error.model_dump(mode="json"))
+    assert (told.code, told.error_id) == (code, "e1")
+    assert "worker-7" not in told.model_dump_json()
+    assert (told.field, told.value, told.remediation) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "caller", "shown"),
+    [
+        ({}, SUBMITTER, True),
+        ({"clearance_state": "ouo"}, SUBMITTER, False),
+        ({"clearance_state": "ouo"}, READER, True),
+        ({"review": "pending_review", "latest_approved_version_ordinal": None}, READER, False),
+        ({"review": "pending_review", "latest_approved_version_ordinal": None}, REVIEWER, True),
+        ({"review": "revoked", "latest_approved_version_ordinal": None}, REVIEWER, False),
+        ({"latest_approved_version_ordinal": 1}, SUBMITTER, False),
+        ({"latest_approved_version_ordinal": 1, "exposure": "all_versions"}, SUBMITTER, True),
+        ({"review": None}, REVIEWER, False),
+        ({"deleted": True}, REVIEWER, False),
+    ],
+)
+def test_services_are_null_until_the_caller_may_see_them(changes: dict[str, Any], caller: Caller, shown: bool) -> None:
+    assert (status_view(facts(**changes), caller, URLS).services is not None) == shown
+
+
+@pytest.mark.parametrize("state", [RequestState.QUEUED, RequestState.PROCESSING])
+def test_a_running_request_has_neither_review_nor_report(state: RequestState) -> None:
+    view = status_view(facts(state=state, processing_state="queued", review="pending_review"), SUBMITTER, URLS)
+    assert (view.review, view.report_url, view.next_actions) == (None, None, ["wait"])
+
+
+def test_a_finished_request_names_its_report() -> None:
+    assert status_view(facts(), SUBMITTER, URLS).report_url == (
+        f"https://gateway.test/api/assets/{'a' * 32}/versions/0"
+    )
+
+
+def test_requests_are_for_submitters_of_the_platform_and_for_reviewers() -> None:
+    assert [may_see_request(c, "ddh") for c in (SUBMITTER, REVIEWER, READER)] == [True, True, False]
+    assert [may_see_request(c, "arcgis") for c in (SUBMITTER, REVIEWER, READER)] == [False, True, False]
+
+
+def test_lists_hold_what_each_caller_may_know_of() -> None:
+    versions = [version(0, ApprovalState.APPROVED), version(1, ApprovalState.PENDING_REVIEW)]
+    seen = {c.subject: visible_versions(c, ASSET, versions) for c in (SUBMITTER, READER, REVIEWER)}
+    assert {who: [v.version_ordinal for v in found] for who, found in seen.items()} == {
+        "sue": [0, 1],
+        "rita": [0],
+        "rob": [0, 1],
+    }
+    assert visible_versions(SUBMITTER, None, versions) == []
+
+
+def test_a_version_is_told_with_its_ways_out_and_without_inner_errors() -> None:
+    error = ErrorDetail(code="INTERNAL", message="host db-1").model_dump(mode="json")
+    view = version_view(version(1, ApprovalState.PENDING_REVIEW, processing_state="failed", error=error))
+    assert (view["next_actions"], view["error"]["code"], "db-1" in str(view)) == (["resubmit"], "INTERNAL", False)
+    assert view["created_at"] == "2026-01-01T00:00:00Z"
+
+
+def test_an_asset_is_told_with_the_ordinals_that_were_shown() -> None:
+    view = asset_view(ASSET, [version(0, ApprovalState.APPROVED)])
+    assert (view["clearance_state"], view["version_ordinals"]) == ("ouo", [0])
