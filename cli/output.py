@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 Json = dict[str, Any]
+PIPED_WIDTH = 160
 STATE_STYLES = {
     "completed": "green",
     "COMPLETED": "green",
@@ -19,6 +20,11 @@ STATE_STYLES = {
     "CANCELLED": "yellow",
     "pending_review": "yellow",
 }
+
+
+def console() -> Console:
+    """Return the console for answers: as wide as the terminal, and wide enough for whole ids where there is none."""
+    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 
 def print_json(value: Any) -> None:
@@ -65,4 +71,4 @@ def show(value: Any, renderable: object, *, as_json: bool) -> None:
     if as_json:
         print_json(value)
     else:
-        Console().print(renderable)
+        console().print(renderable)

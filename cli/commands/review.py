@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from cli.errors import error_table
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import key_value_table, print_json, row_table, show, styled
+from cli.output import console, key_value_table, print_json, row_table, show, styled
 from cli.target import Target
 
 Json = dict[str, Any]
@@ -42,9 +41,9 @@ def status(
     for key in ("state", "review"):
         if key in rows:
             rows[key] = styled(rows[key])
-    Console().print(key_value_table("Request", rows))
+    console().print(key_value_table("Request", rows))
     for error in answer.get("errors") or []:
-        Console().print(error_table("Error", error))
+        console().print(error_table("Error", error))
 
 
 def approve(

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from cli.errors import CliError, ExitCode
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import key_value_table, show
+from cli.output import console, key_value_table, show
 from cli.stack.layout import REPOSITORY, Home
 from cli.stack.logs import LogTail, last_lines
 from cli.stack.processes import ProcessId, wait_until
@@ -147,7 +147,7 @@ def _run_in_foreground(home: Path) -> None:
 
 def _announce(stack: Stack) -> None:
     rows = {name: getattr(stack.urls, name) for name in ("gateway", "orchestrator", "serving")}
-    Console().print(key_value_table("geodag is up; Ctrl-C stops it", rows))
+    console().print(key_value_table("geodag is up; Ctrl-C stops it", rows))
 
 
 @contextmanager
