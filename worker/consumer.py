@@ -19,8 +19,8 @@ from worker.tasks import Slots
 
 RECEIVE_SECONDS = 20.0
 RENEW_SECONDS = 15.0
-_NO_FIT_SECONDS = 1.0
-_MAX_NO_FIT_SECONDS = 10.0
+_NO_FIT_SECONDS = 0.3
+_MAX_NO_FIT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,13 @@ class Consumer:
         return await self._receiver.receive(free, RECEIVE_SECONDS)
 
     async def _handle(self, deliveries: Sequence[Delivery]) -> None:
+        free = self._settings.capacity()
         wanted: list[_Wanted] = []
         try:
             for delivery in deliveries:
                 if (want := await self._sort(delivery)) is not None:
                     wanted.append(want)
-            answers = list(await self._claim(wanted)) if wanted else []
+            answers = list(await self._claim(wanted, free)) if wanted else []
             while wanted:
                 await self._act(wanted.pop(0), answers.pop(0) if answers else None)
         finally:
@@ -133,11 +134,12 @@ class Consumer:
         )
         return _Wanted(delivery, message, spec, claim)
 
-    async def _claim(self, wanted: Sequence[_Wanted]) -> Sequence[ClaimAnswer]:
-        """Ask until somebody answers: meanwhile the messages stay locked and nothing more is received."""
-        request = ClaimRequest(
-            worker=self._settings.worker, free=self._settings.capacity(), claims=tuple(w.claim for w in wanted)
-        )
+    async def _claim(self, wanted: Sequence[_Wanted], free: Capacity) -> Sequence[ClaimAnswer]:
+        """Ask until somebody answers: meanwhile the messages stay locked and nothing more is received.
+
+        `free` is what was free before slots were taken for these claims.
+        """
+        request = ClaimRequest(worker=self._settings.worker, free=free, claims=tuple(w.claim for w in wanted))
         loop = asyncio.get_running_loop()
         backoff, renewed_at = Backoff(), loop.time()
         while True:

@@ -76,7 +76,11 @@ class Orchestrator:
     async def _claims(self, request: web.Request) -> web.Response:
         call = ClaimRequest.model_validate_json(await request.read())
         self.claims.append(call)
-        answers = tuple(self._answer(claim.task_id) for claim in call.claims)
+        fitting = call.claims[: call.free.slots]
+        answers = tuple(self._answer(claim.task_id) for claim in fitting) + tuple(
+            ClaimAnswer(task_id=claim.task_id, outcome=ClaimOutcome.NO_FIT, reason="no free slot")
+            for claim in call.claims[call.free.slots :]
+        )
         return _json(ClaimResponse(answers=answers))
 
     def _answer(self, task_id: str) -> ClaimAnswer:

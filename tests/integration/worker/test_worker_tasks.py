@@ -135,6 +135,16 @@ async def test_a_subprocess_task_waits_for_its_slot_while_inline_tasks_go_on(dis
         await dispatch.result("job_b_0")
 
 
+async def test_the_last_free_slot_can_be_claimed(dispatch: Dispatcher) -> None:
+    async with running(worker_slots_inline=1):
+        await dispatch("job_a_0", "wait_for_cancel")
+        await dispatch.until(lambda: dispatch.orchestrator.claims, "the only subprocess is busy")
+        for number in range(3):
+            await dispatch(f"job_b_{number}", "echo")
+            await dispatch.result(f"job_b_{number}")
+    assert [call.free.slots for call in dispatch.orchestrator.claims] == [2, 1, 1, 1]
+
+
 async def test_a_revoked_task_is_killed_and_reports_nothing(dispatch: Dispatcher) -> None:
     orchestrator = dispatch.orchestrator
     async with running() as run:
