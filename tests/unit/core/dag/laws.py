@@ -10,6 +10,6 @@ LAWS = settings(
     deadline=None,
     database=None,
     derandomize=_EXPLORE is None,
-    max_examples=int(_EXPLORE or 200),
+    max_examples=int(_EXPLORE or 120),
     suppress_health_check=[HealthCheck.too_slow],
 )
