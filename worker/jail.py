@@ -7,6 +7,8 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
+from handlers.raster.drivers import UNUSED_DRIVERS
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _RESET_PEAK = "5"
@@ -17,7 +19,8 @@ _BYTES_PER_KB = 1024
 def child_environment(gdal_cache_megabytes: int) -> dict[str, str]:
     """Return the whole environment of a subprocess: nothing is inherited, nothing in it is a secret.
 
-    GDAL reads no folder beside a file, writes no `.aux.xml` beside it, and keeps a bounded cache; native libraries
+    GDAL reads no folder beside a file, writes no `.aux.xml` beside it, keeps a bounded cache, and does not register
+    drivers whose files may name other files; native libraries
     start no thread pools of their own (a raster worker runs one task per core).
     """
     return {
@@ -29,6 +32,8 @@ def child_environment(gdal_cache_megabytes: int) -> dict[str, str]:
         "GDAL_CACHEMAX": str(gdal_cache_megabytes),
         "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
         "GDAL_PAM_ENABLED": "NO",
+        "GDAL_SKIP": UNUSED_DRIVERS,
+        "PROJ_NETWORK": "OFF",
         "VSI_CACHE": "FALSE",
     }
 

@@ -1,12 +1,11 @@
 """How GDAL is started and how files are opened with it: only TIFF, only local files, nothing beside them.
 
-Every other driver stays unused because each open names its driver; `CHILD_ENVIRONMENT` additionally keeps those from
-being registered that can point at other files or addresses.
+Every other driver stays unused because each open names its driver; a worker's subprocess does not even register those
+that can point at other files or addresses (`handlers.raster.drivers`).
 """
 
 import os
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,15 +19,6 @@ MEBIBYTE: Final = 1 << 20
 READ_CACHE_BYTES: Final = 64 * MEBIBYTE
 COG_CACHE_BYTES: Final = 128 * MEBIBYTE
 WARP_CACHE_BYTES: Final = 256 * MEBIBYTE
-
-CHILD_ENVIRONMENT: Final[Mapping[str, str]] = {
-    "GDAL_SKIP": "VRT,DERIVED,MRF,WMS,WMTS,WCS,GTI,STACIT,STACTA,HTTP,PLMOSAIC,EEDA,EEDAI,DAAS,ISIS2,ISIS3,PDS,PDS4,"
-    "HDF5,HDF5Image,netCDF,Zarr,NITF,RPFTOC,ECRGTOC,TIL,SAFE,SENTINEL2,PDF,MBTiles,Rasterlite,GPKG,KMLSUPEROVERLAY",
-    "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
-    "GDAL_PAM_ENABLED": "NO",
-    "PROJ_NETWORK": "OFF",
-}
-"""Environment variables for a process that opens uploads; they must be set before GDAL registers its drivers."""
 
 
 def environment(cache_bytes: int = READ_CACHE_BYTES) -> rasterio.Env:
