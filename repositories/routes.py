@@ -65,7 +65,11 @@ def find_route(conn: Connection[Any], asset_id: str, ordinal: int | None) -> Rou
     """Return one version of an asset; without an ordinal the latest approved one. One read by primary key."""
     with conn.cursor(row_factory=class_row(Route)) as cursor:
         cursor.execute(
-            "SELECT * FROM dagserve.routes WHERE asset_id = %s"
+            "SELECT asset_id, version_ordinal, platform_id, data_type, clearance_state, exposure,"
+            " latest_approved_version_ordinal, asset_deleted, version_deleted, approval_state, processing_state,"
+            " revision, title, description, blob_path, blob_sha256, blob_size_bytes, content_hash, render,"
+            " stac_item_id, stac_collection_id, stac_item, updated_at"
+            " FROM dagserve.routes WHERE asset_id = %s"
             " AND version_ordinal = coalesce(%s, latest_approved_version_ordinal)",
             (asset_id, ordinal),
         )

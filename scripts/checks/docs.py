@@ -1,4 +1,4 @@
-"""Documents stay true: links lead somewhere, dependencies are explained, ADRs short, generated parts current."""
+"""Documents stay true: links and names of tests lead somewhere, dependencies are explained, generated parts current."""
 
 import re
 import tomllib
@@ -13,6 +13,7 @@ from scripts.checks.tree import Finding, SourceFile
 MAX_ADR_LINES = 30
 DEPENDENCIES_PAGE = "docs/dependencies.md"
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)|!\[[^\]]*\]\(([^)\s]+)\)")
+_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
 
@@ -22,6 +23,7 @@ def check(files: Iterable[SourceFile]) -> Iterator[Finding]:
     pages = [file for file in files if file.name.endswith(".md")]
     for page in pages:
         yield from _check_links(page)
+        yield from _check_tests(page)
         if page.name.startswith("docs/adr/") and (lines := page.text.count("\n")) > MAX_ADR_LINES:
             yield Finding(page.name, 1, f"{lines} lines; an ADR has at most {MAX_ADR_LINES}")
     project = next((file for file in files if file.name == "pyproject.toml"), None)
@@ -43,6 +45,14 @@ def _check_links(page: SourceFile) -> Iterator[Finding]:
             yield Finding(page.name, line, f"the link {target} leads nowhere")
         elif anchor and linked.suffix == ".md" and anchor not in anchors(linked.read_text(encoding="utf-8")):
             yield Finding(page.name, line, f"there is no heading for #{anchor}")
+
+
+def _check_tests(page: SourceFile) -> Iterator[Finding]:
+    for number, line in page.lines():
+        for name, test in _TEST.findall(line):
+            module = page.root / name
+            if not module.exists() or (test and f"def {test}(" not in module.read_text(encoding="utf-8")):
+                yield Finding(page.name, number, f"there is no test {name}{'::' if test else ''}{test}")
 
 
 def anchors(text: str) -> frozenset[str]:

@@ -134,6 +134,17 @@ def test_links_that_lead_nowhere_are_found(complaints: Callable[..., list[str]])
     assert [line.split(": ")[0] for line in found] == ["README.md:1", "README.md:2"]
 
 
+def test_names_of_tests_that_do_not_exist_are_found(complaints: Callable[..., list[str]]) -> None:
+    pages = {
+        "docs/security.md": "`tests/unit/a.py::test_one`\n`tests/unit/a.py::test_two`\n`tests/unit/b.py`\n",
+        "tests/unit/a.py": "def test_one(): pass\n",
+    }
+    assert [line.split(": ")[0] for line in complaints(docs.check, pages)] == [
+        "docs/security.md:2",
+        "docs/security.md:3",
+    ]
+
+
 def test_a_long_adr_is_found(complaints: Callable[..., list[str]]) -> None:
     assert "at most 30" in complaints(docs.check, {"docs/adr/0001-x.md": "x\n" * 31})[0]
 
