@@ -1,0 +1,116 @@
+"""One job's trouble is its own: it neither stops the others nor stays for ever."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.wire import ResultDisposition
+from services.evaluation import MAX_EVALUATION_FAILURES
+from services.loading import lock_jobs
+from services.work import pipelined
+from services.writing import StaleWrite
+from tests.support.engine import Engine, HandWorker, workflows_of
+
+
+async def break_definition(engine: Engine, job_id: str) -> None:
+    """Give a job a definition that no build can read, as after a bad migration."""
+    await engine.query(
+        "INSERT INTO dagapp.dag_workflows (definition_hash, workflow_id, version, definition)"
+        " VALUES ('broken', 'echo_test', 99, '{\"surprise\": true}') ON CONFLICT DO NOTHING"
+    )
+    await engine.query("UPDATE dagapp.dag_jobs SET definition_hash = 'broken' WHERE job_id = %s", job_id)
+
+
+async def test_a_job_that_cannot_be_evaluated_does_not_hold_up_the_others(engine: Engine, worker: HandWorker) -> None:
+    bad, good = await engine.create("echo_test"), await engine.create("echo_test")
+    messages = [await engine.message(bad), await engine.message(good)]
+    await worker.claim(*messages)
+    await break_definition(engine, bad)
+    answers = await worker.complete(*messages)
+    assert [answer.disposition for answer in answers] == [ResultDisposition.APPLIED] * 2
+    assert (await engine.job(good)).status == "COMPLETED"
+    job = await engine.job(bad)
+    assert (job.status, job.evaluation_failures) == ("RUNNING", 1)
+    assert job.wake_at is not None
+
+
+async def test_five_failed_evaluations_in_a_row_fail_the_job_as_internal(engine: Engine, worker: HandWorker) -> None:
+    job_id = await engine.create("echo_test")
+    message = await engine.message(job_id)
+    await worker.claim(message)
+    await break_definition(engine, job_id)
+    await worker.complete(message)
+    for _ in range(MAX_EVALUATION_FAILURES - 1):
+        assert (await engine.job(job_id)).status == "RUNNING"
+        await engine.advance(job_id)
+    job = await engine.job(job_id)
+    assert job.status == "FAILED"
+    assert job.error is not None
+    assert job.error["code"] == "INTERNAL"
+    assert set((await engine.statuses(job_id)).values()) == {"COMPLETED", "CANCELLED"}
+    assert [one.job_id for one in engine.ended] == [job_id]
+    assert (await engine.events(job_id))[-1] == "job_failed"
+    (row,) = await engine.query("SELECT processed, disposition FROM dagapp.dag_task_results")
+    assert (row["processed"], row["disposition"]) == (True, "poison")
+
+
+async def test_a_good_evaluation_forgets_the_failures_before_it(engine: Engine, worker: HandWorker) -> None:
+    job_id = await engine.create("echo_test")
+    (row,) = await engine.query("SELECT definition_hash FROM dagapp.dag_jobs")
+    await break_definition(engine, job_id)
+    await engine.advance(job_id)
+    assert (await engine.job(job_id)).evaluation_failures == 1
+    await engine.query("UPDATE dagapp.dag_jobs SET definition_hash = %s", row["definition_hash"])
+    await engine.advance(job_id)
+    assert (await engine.job(job_id)).evaluation_failures == 0
+    assert (await worker.run(await engine.message(job_id))).disposition is ResultDisposition.APPLIED
+
+
+async def test_a_job_that_would_end_at_its_creation_ends_in_the_first_advance(engine: Engine) -> None:
+    """Whoever creates it first writes rows that the hook of its end looks for."""
+    text = "workflow_id: empty\nversion: 1\nnodes:\n  start: {type: start, next: end}\n  end: {type: end}\n"
+    engine = Engine(engine.pool, workflows_of(text))
+    job_id = await engine.create("empty")
+    job = await engine.job(job_id)
+    assert (job.status, engine.ended) == ("PENDING", [])
+    assert job.wake_at is not None
+    await engine.advance(job_id)
+    assert (await engine.job(job_id)).status == "COMPLETED"
+    assert [one.job_id for one in engine.ended] == [job_id]
+
+
+async def test_a_failing_hook_leaves_everything_as_it_was(engine: Engine, worker: HandWorker) -> None:
+    job_id = await engine.create("echo_test")
+    message = await engine.message(job_id)
+    await worker.claim(message)
+
+    async def refuse(conn: object, job: object) -> None:
+        raise RuntimeError("no end today")
+
+    engine.advance_service.writer._on_job_ended = refuse
+    with pytest.raises(RuntimeError, match="no end today"):
+        await worker.complete(message)
+    assert (await engine.job(job_id)).status == "RUNNING"
+    assert (await engine.attempt(message.task_id))["state"] == "leased"
+    assert await engine.query("SELECT * FROM dagapp.dag_task_results") == []
+
+
+async def test_a_write_that_finds_another_status_rolls_back(engine: Engine, worker: HandWorker) -> None:
+    job_id = await engine.create("echo_test")
+    message = await engine.message(job_id)
+    await worker.claim(message)
+
+    async def advance_and_interfere() -> None:
+        async with pipelined(engine.pool) as conn:
+            locked = await lock_jobs(conn, [job_id], [message.task_id])
+            await conn.execute("UPDATE dagapp.dag_jobs SET version = version + 1 WHERE job_id = %s", (job_id,))
+            await conn.execute("UPDATE dagapp.dag_attempts SET lease_expires_at = dagapp.clock() - interval '1 hour'")
+            expired = {
+                key: [one.model_copy(update={"lease_expires_at": one.leased_at}) for one in group]
+                for key, group in locked.attempts.items()
+            }
+            await engine.advance_service.advance_locked(conn, replace(locked, attempts=expired), [job_id])
+
+    with pytest.raises(StaleWrite):
+        await advance_and_interfere()
+    assert (await engine.statuses(job_id))["echo_handler"] == "RUNNING"
