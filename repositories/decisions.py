@@ -16,6 +16,78 @@ from repositories.documents import Pending, document_of, send
 
 Row = BaseModel | Mapping[str, Any]
 
+_UPDATE = """
+WITH doc AS MATERIALIZED (SELECT %(document)s::jsonb AS d),
+updated_jobs AS (
+    UPDATE dagapp.dag_jobs AS j
+    SET status = u.status, version = u.version, paused_at = u.paused_at, wake_at = u.wake_at,
+        deadline_at = u.deadline_at, outputs = u.outputs, error = u.error, warnings = u.warnings,
+        evaluation_failures = u.evaluation_failures, updated_at = u.updated_at,
+        started_at = u.started_at, completed_at = u.completed_at
+    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_jobs, d -> 'jobs') AS u
+    WHERE j.job_id = ANY(%(job_ids)s) AND j.job_id = u.job_id AND j.version = u.version - 1
+    RETURNING j.job_id
+),
+updated_nodes AS (
+    UPDATE dagapp.dag_node_states AS n
+    SET status = u.status, task_id = u.task_id, attempt = u.attempt, retries_used = u.retries_used,
+        losses_used = u.losses_used, not_before = u.not_before, skip_reason = u.skip_reason,
+        waiting_for = u.waiting_for, input_params = u.input_params, output = u.output, error = u.error,
+        ready_at = u.ready_at, first_dispatched_at = u.first_dispatched_at,
+        dispatched_at = u.dispatched_at, started_at = u.started_at, completed_at = u.completed_at
+    FROM doc, jsonb_to_recordset(d -> 'nodes') AS u(
+        job_id text, node_id text, from_status text, status text, task_id text, attempt integer,
+        retries_used integer, losses_used integer, not_before timestamptz, skip_reason text,
+        waiting_for jsonb, input_params jsonb, output jsonb, error jsonb, ready_at timestamptz,
+        first_dispatched_at timestamptz, dispatched_at timestamptz, started_at timestamptz,
+        completed_at timestamptz)
+    WHERE n.job_id = ANY(%(node_job_ids)s) AND n.node_id = ANY(%(node_ids)s)
+        AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
+    RETURNING n.node_id
+),
+created_attempts AS (
+    INSERT INTO dagapp.dag_attempts
+        (task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
+         token_hash, timeout_seconds, queued_at, redispatch_at)
+    SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority,
+        params_digest, token_hash, timeout_seconds, queued_at, redispatch_at
+    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'new_attempts')
+),
+updated_attempts AS (
+    UPDATE dagapp.dag_attempts AS a
+    SET state = u.state, ended_at = u.ended_at, reason = u.reason, redispatch_at = u.redispatch_at,
+        dispatch_no = coalesce(u.dispatch_no, a.dispatch_no),
+        token_hash = coalesce(u.token_hash, a.token_hash),
+        peak_rss_bytes = greatest(u.peak_rss_bytes, a.peak_rss_bytes)
+    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'attempts') AS u
+    WHERE a.task_id = ANY(%(task_ids)s) AND a.task_id = u.task_id
+        AND a.state IN ('queued', 'parked', 'leased')
+),
+created_results AS (
+    INSERT INTO dagapp.dag_task_results
+        (task_id, job_id, node_id, attempt, status, output, error, findings, metrics, worker_id,
+         reported_at, processed, disposition)
+    SELECT task_id, job_id, node_id, attempt, status, output, error, findings, metrics, worker_id,
+        reported_at, processed, disposition
+    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_task_results, d -> 'new_results')
+    ON CONFLICT (task_id) DO NOTHING
+),
+settled_results AS (
+    UPDATE dagapp.dag_task_results AS r SET processed = true, disposition = u.disposition
+    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_task_results, d -> 'results') AS u
+    WHERE r.task_id = ANY(%(result_ids)s) AND r.task_id = u.task_id AND NOT r.processed
+),
+logged AS (
+    INSERT INTO dagapp.dag_job_events
+        (job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at)
+    SELECT job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at
+    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_job_events, d -> 'events')
+)
+SELECT (SELECT count(*) FROM updated_jobs) AS jobs, (SELECT count(*) FROM updated_nodes) AS nodes,
+    (SELECT count(pg_notify(channel, '')) FROM unnest(%(channels)s::text[]) AS channel) AS woken
+"""
+"""One statement for `DecisionRepository.update`, apart from it for its length."""
+
 
 @checked(frozen=True, slots=True)
 class Written:
@@ -120,76 +192,7 @@ class DecisionRepository:
         return await send(
             self._conn,
             class_row(Written),
-            """
-            WITH doc AS MATERIALIZED (SELECT %(document)s::jsonb AS d),
-            updated_jobs AS (
-                UPDATE dagapp.dag_jobs AS j
-                SET status = u.status, version = u.version, paused_at = u.paused_at, wake_at = u.wake_at,
-                    deadline_at = u.deadline_at, outputs = u.outputs, error = u.error, warnings = u.warnings,
-                    evaluation_failures = u.evaluation_failures, updated_at = u.updated_at,
-                    started_at = u.started_at, completed_at = u.completed_at
-                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_jobs, d -> 'jobs') AS u
-                WHERE j.job_id = ANY(%(job_ids)s) AND j.job_id = u.job_id AND j.version = u.version - 1
-                RETURNING j.job_id
-            ),
-            updated_nodes AS (
-                UPDATE dagapp.dag_node_states AS n
-                SET status = u.status, task_id = u.task_id, attempt = u.attempt, retries_used = u.retries_used,
-                    losses_used = u.losses_used, not_before = u.not_before, skip_reason = u.skip_reason,
-                    waiting_for = u.waiting_for, input_params = u.input_params, output = u.output, error = u.error,
-                    ready_at = u.ready_at, first_dispatched_at = u.first_dispatched_at,
-                    dispatched_at = u.dispatched_at, started_at = u.started_at, completed_at = u.completed_at
-                FROM doc, jsonb_to_recordset(d -> 'nodes') AS u(
-                    job_id text, node_id text, from_status text, status text, task_id text, attempt integer,
-                    retries_used integer, losses_used integer, not_before timestamptz, skip_reason text,
-                    waiting_for jsonb, input_params jsonb, output jsonb, error jsonb, ready_at timestamptz,
-                    first_dispatched_at timestamptz, dispatched_at timestamptz, started_at timestamptz,
-                    completed_at timestamptz)
-                WHERE n.job_id = ANY(%(node_job_ids)s) AND n.node_id = ANY(%(node_ids)s)
-                    AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
-                RETURNING n.node_id
-            ),
-            created_attempts AS (
-                INSERT INTO dagapp.dag_attempts
-                    (task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
-                     token_hash, timeout_seconds, queued_at, redispatch_at)
-                SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority,
-                    params_digest, token_hash, timeout_seconds, queued_at, redispatch_at
-                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'new_attempts')
-            ),
-            updated_attempts AS (
-                UPDATE dagapp.dag_attempts AS a
-                SET state = u.state, ended_at = u.ended_at, reason = u.reason, redispatch_at = u.redispatch_at,
-                    dispatch_no = coalesce(u.dispatch_no, a.dispatch_no),
-                    token_hash = coalesce(u.token_hash, a.token_hash),
-                    peak_rss_bytes = greatest(u.peak_rss_bytes, a.peak_rss_bytes)
-                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'attempts') AS u
-                WHERE a.task_id = ANY(%(task_ids)s) AND a.task_id = u.task_id
-                    AND a.state IN ('queued', 'parked', 'leased')
-            ),
-            created_results AS (
-                INSERT INTO dagapp.dag_task_results
-                    (task_id, job_id, node_id, attempt, status, output, error, findings, metrics, worker_id,
-                     reported_at, processed, disposition)
-                SELECT task_id, job_id, node_id, attempt, status, output, error, findings, metrics, worker_id,
-                    reported_at, processed, disposition
-                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_task_results, d -> 'new_results')
-                ON CONFLICT (task_id) DO NOTHING
-            ),
-            settled_results AS (
-                UPDATE dagapp.dag_task_results AS r SET processed = true, disposition = u.disposition
-                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_task_results, d -> 'results') AS u
-                WHERE r.task_id = ANY(%(result_ids)s) AND r.task_id = u.task_id AND NOT r.processed
-            ),
-            logged AS (
-                INSERT INTO dagapp.dag_job_events
-                    (job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at)
-                SELECT job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at
-                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_job_events, d -> 'events')
-            )
-            SELECT (SELECT count(*) FROM updated_jobs) AS jobs, (SELECT count(*) FROM updated_nodes) AS nodes,
-                (SELECT count(pg_notify(channel, '')) FROM unnest(%(channels)s::text[]) AS channel) AS woken
-            """,
+            _UPDATE,
             {"document": document, "channels": sorted(set(channels)), **keys},
         )
 
