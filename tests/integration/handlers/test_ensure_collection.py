@@ -10,8 +10,9 @@ import pytest
 from psycopg import AsyncConnection
 
 from core.handlers_catalog import EnsureCollectionOutput, EnsureCollectionParams
+from core.stac import collection_document
 from handlers.context import Checkpoint, InlineContext, TaskInfo
-from handlers.stac.ensure_collection import collection_document, ensure_collection
+from handlers.stac.ensure_collection import ensure_collection
 from repositories import pgstac, roles
 from repositories.database import AsyncPool, async_pool, transaction
 from tests.support.databases import Database

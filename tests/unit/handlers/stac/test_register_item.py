@@ -17,7 +17,7 @@ from pystac.extensions.version import ItemVersionExtension
 
 from core.errors import Classification, ParameterInvalid, StorageUnavailable
 from core.handlers_catalog import RegisterItemOutput
-from handlers.stac.ensure_collection import collection_document
+from core.stac import collection_document
 from tests.support.raster_path import UTM33, Made, RasterPath, pattern, stack
 from tests.support.stac_schemas import stac_errors
 
