@@ -38,7 +38,7 @@ class Door:
         body: Any = None,
         caller: str | None = None,
         service: str | None = None,
-        raw: bytes | None = None,
+        raw: Any = None,
     ) -> Answer:
         """Return status and body, parsed when it is JSON."""
         headers = {"Content-Type": "application/json"}

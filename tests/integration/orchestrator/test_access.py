@@ -1,0 +1,138 @@
+"""Every route of the OpenAPI document against every credential: nothing is open by accident."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from orchestrator.app import create_app
+from orchestrator.settings import OrchestratorSettings
+from tests.support.doors import KEYS, Door
+
+OPEN = {("GET", "/livez"), ("GET", "/readyz")}
+SIGNED_ADDRESS = ("PUT", "/uploads/{token}")
+"""Its token is the credential; services/uploads has the tests."""
+METHODS = {"get", "post", "put", "patch", "delete"}
+CALLERS = [name for name, (role, _) in KEYS.items() if role not in {"gateway", "worker"}]
+
+
+def operations(app: Any) -> Iterator[tuple[str, str]]:
+    for path, item in app.openapi()["paths"].items():
+        for method in sorted(METHODS & set(item)):
+            yield method.upper(), path
+
+
+@pytest.fixture
+def routes(settings: OrchestratorSettings) -> list[tuple[str, str]]:
+    """Return (method, path) of everything that needs a credential."""
+    found = [one for one in operations(create_app(settings)) if one not in OPEN and one != SIGNED_ADDRESS]
+    assert len(found) > 15
+    return found
+
+
+def filled(path: str) -> str:
+    """Return a path with something well-formed in each of its places."""
+    for place, value in (("{ordinal}", "0"), ("{asset_id}", "0" * 32), ("{queue}", "functionapp-tasks")):
+        path = path.replace(place, value)
+    return re.sub(r"[{}]", "", path)
+
+
+def is_callback(path: str) -> bool:
+    return path.startswith("/api/v1/callbacks/")
+
+
+async def status(door: Door, method: str, path: str, **credentials: Any) -> int:
+    code, body = await door.call(method, filled(path), body={} if method != "GET" else None, **credentials)
+    if code >= 400:
+        assert body["status"] == code, (method, path, body)
+    return code
+
+
+async def test_without_a_credential_everything_is_401(door: Door, routes: list[tuple[str, str]]) -> None:
+    wrong = [route for route in routes if await status(door, *route) != 401]
+    assert wrong == []
+
+
+async def test_an_unknown_key_is_401_everywhere(door: Door, routes: list[tuple[str, str]]) -> None:
+    wrong = [route for route in routes if await status(door, *route, caller="stranger", service="stranger") != 401]
+    assert wrong == []
+
+
+async def test_every_mutation_is_401_with_the_gateways_credential_alone(
+    door: Door, routes: list[tuple[str, str]]
+) -> None:
+    wrong = [route for route in routes if await status(door, *route, service="gateway") != 401]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+async def test_every_mutation_is_401_with_the_callers_credential_alone(
+    door: Door, routes: list[tuple[str, str]], caller: str
+) -> None:
+    mutations = [route for route in routes if route[0] != "GET"]
+    wrong = [route for route in mutations if await status(door, *route, caller=caller) != 401]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("service", ["gateway", "worker"])
+async def test_a_service_key_is_nobodys_caller_key(door: Door, routes: list[tuple[str, str]], service: str) -> None:
+    callers = [route for route in routes if not is_callback(route[1])]
+    wrong = [route for route in callers if await status(door, *route, caller=service, service="gateway") != 401]
+    assert wrong == []
+
+
+async def test_callbacks_take_the_workers_key_and_no_other(door: Door, routes: list[tuple[str, str]]) -> None:
+    callbacks = [route for route in routes if is_callback(route[1])]
+    assert len(callbacks) == 5
+    for route in callbacks:
+        assert await status(door, *route, caller="operator", service="gateway") == 401, route
+        assert await status(door, *route, service="worker") == 422, route
+
+
+ALLOWED = {
+    "submitter": {"/api/v1/submit", "/api/v1/validate", "/api/v1/uploads"},
+    "reader": set(),
+    "reviewer": {
+        "/api/v1/assets/{asset_id}/versions/{ordinal}/approve",
+        "/api/v1/assets/{asset_id}/versions/{ordinal}/reject",
+    },
+    "admin": {
+        "/api/v1/assets/{asset_id}/versions/{ordinal}/approve",
+        "/api/v1/assets/{asset_id}/versions/{ordinal}/reject",
+    },
+    "operator": {
+        "/api/v1/jobs",
+        "/api/v1/bootstrap/deploy",
+        "/api/v1/bootstrap/migrate",
+    },
+}
+"""Mutations that a role may call; `rebuild` is refused to everybody in production."""
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+async def test_a_mutation_by_the_wrong_role_is_403(door: Door, routes: list[tuple[str, str]], caller: str) -> None:
+    mutations = [route for route in routes if route[0] != "GET" and not is_callback(route[1])]
+    for method, path in mutations:
+        code = await status(door, method, path, caller=caller, service="gateway")
+        assert (code != 403) == (path in ALLOWED[caller]), (caller, method, path, code)
+
+
+async def test_operational_reads_need_an_operator(door: Door, routes: list[tuple[str, str]]) -> None:
+    prefixes = ("/api/v1/jobs", "/api/v1/workflows", "/api/v1/bootstrap", "/api/v1/scale", "/health")
+    reads = [route for route in routes if route[0] == "GET" and route[1].startswith(prefixes)]
+    assert len(reads) >= 10
+    for route in reads:
+        for caller in CALLERS:
+            code = await status(door, *route, caller=caller)
+            assert (code != 403) == (caller == "operator"), (caller, route, code)
+
+
+async def test_liveness_and_readiness_are_open_and_tell_nothing(door: Door) -> None:
+    assert await door.call("GET", "/livez") == (200, {"status": "ok"})
+    assert await door.call("GET", "/readyz") == (200, {"status": "ok"})
+
+
+async def test_rebuild_is_refused_without_the_flag_in_the_environment(door: Door) -> None:
+    code, body = await door.call("POST", "/api/v1/bootstrap/rebuild", caller="operator", service="gateway")
+    assert (code, body["code"]) == (403, "FORBIDDEN")

@@ -1,0 +1,122 @@
+"""Every error is a problem document (RFC 9457) with a stable code."""
+
+import io
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection, conninfo, sql
+
+from orchestrator.deps import MAX_BODY_BYTES
+from repositories import roles
+from tests.support.databases import Database
+from tests.support.doors import Door
+from tests.support.waiting import await_until
+
+MEMBERS = {"type", "title", "status", "detail", "instance", "code", "classification", "error_id", "user_fixable"}
+
+
+async def create(door: Door, body: Any = None, raw: Any = None) -> tuple[int, Any]:
+    return await door.call("POST", "/api/v1/jobs", body=body, raw=raw, caller="operator", service="gateway")
+
+
+async def test_a_problem_has_all_its_members(door: Door) -> None:
+    code, body = await create(door, {"workflow_id": "nope"})
+    assert code == 404
+    assert set(body) >= MEMBERS
+    assert (body["code"], body["field"], body["value"]) == ("NOT_FOUND", "workflow_id", "nope")
+    assert body["type"] == "urn:geodag:error:not_found"
+    assert body["instance"] == "/api/v1/jobs"
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "field"),
+    [
+        ({}, "PARAMETER_MISSING", "workflow_id"),
+        ({"workflow_id": "echo_test", "surprise": 1}, "PARAMETER_INVALID", "surprise"),
+        ({"workflow_id": "echo_test", "inputs": {"message": 5}}, "PARAMETER_INVALID", "inputs.message"),
+        ({"workflow_id": "echo_test", "inputs": {"nope": 5}}, "PARAMETER_INVALID", "inputs.nope"),
+        ({"workflow_id": "echo_test", "priority": 11}, "PARAMETER_INVALID", "priority"),
+        ({"workflow_id": "echo_test", "inputs": {"message": "a\x00b"}}, "PARAMETER_INVALID", "inputs.message"),
+    ],
+)
+async def test_a_wrong_body_names_the_field(door: Door, body: Any, code: str, field: str) -> None:
+    status, answer = await create(door, body)
+    assert (status, answer["code"], answer["field"]) == (422, code, field)
+    assert await door.get("/api/v1/jobs") == {"jobs": []}
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'"text"', b"\xff\xfe", b'{"workflow_id": NaN}'])
+async def test_a_body_that_is_no_json_object_is_422(door: Door, raw: bytes) -> None:
+    status, answer = await create(door, raw=raw)
+    assert (status, answer["code"]) == (422, "PARAMETER_INVALID")
+
+
+async def test_a_body_beyond_the_limit_is_413(door: Door) -> None:
+    status, answer = await create(door, raw=io.BytesIO(b" " * (MAX_BODY_BYTES + 1)))
+    assert (status, answer["code"]) == (413, "PAYLOAD_TOO_LARGE")
+
+
+async def test_an_unknown_path_is_404_and_a_wrong_method_405(door: Door) -> None:
+    status, answer = await door.call("GET", "/api/v1/nowhere", caller="operator")
+    assert (status, answer["code"]) == (404, "NOT_FOUND")
+    status, answer = await door.call("DELETE", "/api/v1/jobs", caller="operator", service="gateway")
+    assert (status, answer["code"]) == (405, "METHOD_NOT_ALLOWED")
+
+
+async def test_a_wrong_query_names_the_parameter(door: Door) -> None:
+    status, answer = await door.call("GET", "/api/v1/jobs?limit=0", caller="operator")
+    assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", "limit")
+    status, answer = await door.call("GET", "/api/v1/jobs?status=NOPE", caller="operator")
+    assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", "status")
+
+
+async def test_an_unknown_job_is_404(door: Door) -> None:
+    for what in ("", "/nodes", "/events", "?wait=5"):
+        status, answer = await door.call("GET", f"/api/v1/jobs/nope{what}", caller="operator")
+        assert (status, answer["code"], answer["value"]) == (404, "NOT_FOUND", "nope")
+
+
+async def test_an_error_of_ours_is_internal_with_an_id_and_nothing_of_itself(
+    door: Door, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    await break_jobs(database)
+    status, answer = await create(door, {"workflow_id": "echo_test"})
+    assert (status, answer["code"]) == (500, "INTERNAL")
+    assert "dag_jobs" not in str(answer)
+    logged = [record for record in caplog.records if getattr(record, "error_id", None) == answer["error_id"]]
+    assert len(logged) == 1
+    assert logged[0].exc_info is not None
+
+
+async def break_jobs(database: Database) -> None:
+    """Let every insert of a job fail, as a bad migration would."""
+    async with await AsyncConnection.connect(database.admin, autocommit=True) as conn:
+        await conn.execute("ALTER TABLE dagapp.dag_jobs ADD CONSTRAINT never CHECK (job_id IS NULL)")
+
+
+async def test_without_a_database_callers_are_told_to_come_back_and_the_process_recovers(
+    door: Door, database: Database
+) -> None:
+    await allow_connections(database, False)
+    status, answer = await create(door, {"workflow_id": "echo_test"})
+    assert (status, answer["code"], answer["classification"]) == (503, "DATABASE_UNAVAILABLE", "transient")
+    assert (await door.call("GET", "/readyz"))[0] == 503
+    assert (await door.call("GET", "/livez"))[0] == 200
+    await allow_connections(database, True)
+
+    async def ready() -> bool:
+        return (await door.call("GET", "/readyz"))[0] == 200
+
+    await await_until(ready, "ready again", timeout_seconds=20)
+    assert (await create(door, {"workflow_id": "echo_test"}))[0] == 202
+
+
+async def allow_connections(database: Database, allowed: bool) -> None:
+    admin = conninfo.make_conninfo(database.admin, dbname="postgres")
+    async with await AsyncConnection.connect(admin, autocommit=True) as conn:
+        change = sql.SQL("ALTER ROLE {} " + ("LOGIN" if allowed else "NOLOGIN"))
+        await conn.execute(change.format(sql.Identifier(roles.ORCHESTRATOR)))
+        if not allowed:
+            await conn.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database.name,)
+            )
