@@ -1,5 +1,6 @@
 """What serving may read: the routing view and the published catalogue, as geodag_serving, from threads."""
 
+from collections.abc import Generator
 from datetime import datetime
 from typing import Any
 
@@ -74,6 +75,25 @@ def find_route(conn: Connection[Any], asset_id: str, ordinal: int | None) -> Rou
             (asset_id, ordinal),
         )
         return cursor.fetchone()
+
+
+def routes_of_collection(conn: Connection[Any], collection_id: str) -> Generator[Route, None, None]:
+    """Yield the versions that are catalogued in a collection, as they come; the caller stops when it has enough."""
+    with conn.cursor(row_factory=class_row(Route)) as cursor:
+        yield from cursor.stream(
+            "SELECT asset_id, version_ordinal, platform_id, data_type, clearance_state, exposure,"
+            " latest_approved_version_ordinal, asset_deleted, version_deleted, approval_state, processing_state,"
+            " revision, title, description, blob_path, blob_sha256, blob_size_bytes, content_hash, render,"
+            " stac_item_id, stac_collection_id, stac_item, updated_at"
+            " FROM dagserve.routes WHERE stac_collection_id = %s",
+            (collection_id,),
+        )
+
+
+def published_collection(conn: Connection[Any], collection_id: str) -> dict[str, Any] | None:
+    """Return a STAC collection as pgstac serves it, None when the catalogue does not have it."""
+    row = conn.execute("SELECT pgstac.get_collection(%s)", (collection_id,)).fetchone()
+    return row[0] if row else None
 
 
 def published_item(conn: Connection[Any], collection_id: str, item_id: str) -> dict[str, Any] | None:

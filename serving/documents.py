@@ -2,15 +2,17 @@
 
 import json
 import logging
+from contextlib import closing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import FileResponse
 
-from core.access import Door
+from core.access import PRIVATE_CACHE, Door
+from core.identity import Caller
 from core.models.business import ApprovalState
 from repositories.database import SyncPool, read
-from repositories.routes import Route, published_item
+from repositories.routes import Route, published_collection, published_item, routes_of_collection
 from serving.errors import hidden
 from serving.files import VersionFiles
 from serving.routing import Admitted, Gate, is_unchanged
@@ -38,6 +40,22 @@ class Catalogue:
             raise hidden()
         return document
 
+    def collection(self, gate: Gate, caller: Caller | None, collection_id: str) -> dict[str, Any]:
+        """Return a collection; it exists for those who see at least one of its items.
+
+        Raises:
+            NotFound: There is none, or nothing in it for this caller; nobody can tell which.
+        """
+        if "\0" in collection_id:
+            raise hidden()
+        with read(self._pool) as conn:
+            with closing(routes_of_collection(conn, collection_id)) as routes:
+                visible = gate.sees_some(caller, routes, Door.STAC)
+            document = published_collection(conn, collection_id) if visible else None
+        if document is None:
+            raise hidden()
+        return document
+
     def _published(self, route: Route) -> dict[str, Any] | None:
         if route.stac_collection_id is None or route.stac_item_id is None:
             return None
@@ -49,8 +67,16 @@ class Catalogue:
 
 
 def documents_router(gate: Gate, catalogue: Catalogue) -> APIRouter:
-    """Return the door to STAC items."""
+    """Return the doors to STAC items and to their collections."""
     router = APIRouter()
+
+    @router.api_route("/stac/collections/{collection_id}", methods=["GET", "HEAD"], response_class=Response)
+    def stac_collection(request: Request, collection_id: str) -> Response:
+        """Return a STAC collection to whoever sees an item in it."""
+        content = json.dumps(
+            catalogue.collection(gate, gate.caller(request.headers), collection_id), ensure_ascii=False, allow_nan=False
+        )
+        return Response(content.encode(), headers={"Cache-Control": PRIVATE_CACHE}, media_type="application/json")
 
     @router.api_route("/stac/{asset_id}", methods=["GET", "HEAD"], response_class=Response)
     def stac_item(request: Request, admitted: Annotated[Admitted, Depends(gate.at(Door.STAC))]) -> Response:

@@ -5,7 +5,7 @@ The look-up is one indexed read a request, and no decision is kept: what is revo
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -109,6 +109,13 @@ class Gate:
         if not decision.allowed:
             raise hidden()
         return Admitted(route, requested, decision.cache_control)
+
+    def sees_some(self, caller: Caller | None, routes: Iterable[Route], door: Door) -> bool:
+        """Return whether this caller sees at least one of these versions through a door."""
+        return any(
+            decide(caller, route.asset_facts(), [route.version_facts()], route.version_ordinal, door).allowed
+            for route in routes
+        )
 
     def _find(self, asset_id: str, requested: Requested) -> Route | None:
         if not _ASSET_ID.fullmatch(asset_id):

@@ -111,6 +111,7 @@ class AssetVersion(Table):
         Index("label", ("asset_id", "version_label"), unique=True, where="deleted_at IS NULL"),
         Index("job", ("current_job_id",)),
         Index("review", ("approval_state", "created_at")),
+        Index("collection", ("stac_collection_id",), where="stac_collection_id IS NOT NULL"),
     )
 
     asset_id: Annotated[str, Column("varchar(32)")]
