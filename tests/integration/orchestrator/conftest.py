@@ -17,9 +17,10 @@ from pydantic import SecretStr
 from orchestrator.app import create_app
 from orchestrator.settings import OrchestratorSettings
 from repositories import roles
+from repositories.database import AsyncPool
 from tests.support.databases import PASSWORDS, Database
 from tests.support.doors import KEYS, Door
-from tests.support.engine import WORKFLOWS
+from tests.support.engine import WORKFLOWS, Engine
 from tests.support.waiting import await_until
 
 StartOrchestrator = Callable[..., AbstractAsyncContextManager[Door]]
@@ -105,3 +106,9 @@ async def _is(value: bool) -> bool:
 async def _ready(door: Door) -> bool:
     status, _ = await door.call("GET", "/readyz")
     return status == 200
+
+
+@pytest.fixture
+def engine(pool: AsyncPool) -> Engine:
+    """Return the engine's services beside the orchestrator, to look and to prepare."""
+    return Engine(pool)

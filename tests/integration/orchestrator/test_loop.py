@@ -1,0 +1,96 @@
+"""The loop against trouble of single jobs: whatever is wrong with one, the others get on."""
+
+import time
+from typing import Any
+
+import pytest
+
+from core.models.engine import Job
+from orchestrator.heartbeat import Pulse
+from orchestrator.loop import Loop
+from repositories.database import AsyncPool
+from services.recover import OutageGuard, RecoverService
+from tests.support.engine import Engine, HandWorker
+
+
+@pytest.fixture
+def engine(pool: AsyncPool) -> Engine:
+    return Engine(pool)
+
+
+def loop_of(engine: Engine) -> Loop:
+    guard = OutageGuard(time.monotonic() - 100, 15.0, 20.0)
+    guard.beat(time.monotonic() - 50)
+    recover = RecoverService(engine.pool, "owner-1", 15.0)
+    return Loop(
+        engine.pool,
+        engine.advance_service,
+        recover,
+        guard,
+        Pulse(),
+        "owner-1",
+        1.0,
+        hears=lambda: True,
+        on_ended=lambda _jobs: None,
+    )
+
+
+async def two_jobs_to_end(engine: Engine) -> tuple[str, str]:
+    """Return two jobs of one batch whose last results wait in the inbox."""
+    worker, jobs = HandWorker(engine), [await engine.create("echo_test") for _ in range(2)]
+    messages = [await engine.message(job_id) for job_id in jobs]
+    await worker.claim(*messages)
+    async with engine.pool.connection() as holder:
+        await holder.execute("SELECT FROM dagapp.dag_jobs FOR UPDATE")
+        await worker.complete(*messages)
+        await holder.rollback()
+    assert [(await engine.job(job_id)).status for job_id in jobs] == ["RUNNING", "RUNNING"]
+    return jobs[0], jobs[1]
+
+
+async def test_a_hook_that_raises_holds_up_its_own_job_only(engine: Engine) -> None:
+    bad, good = await two_jobs_to_end(engine)
+
+    async def refuse(conn: Any, job: Job) -> None:
+        if job.job_id == bad:
+            raise ValueError("no end today")
+
+    engine.advance_service.writer._on_job_ended = refuse
+    loop = loop_of(engine)
+    await loop.step()
+    assert (await engine.job(good)).status == "COMPLETED"
+    assert (await engine.job(bad)).status == "RUNNING"
+
+
+async def test_an_attempt_that_somebody_holds_holds_up_its_own_job_only(engine: Engine) -> None:
+    """As a worker that is stopped in a fenced transaction does."""
+    held, free = await two_jobs_to_end(engine)
+    async with engine.pool.connection() as holder:
+        await holder.execute("SELECT FROM dagapp.dag_attempts WHERE job_id = %s FOR SHARE", (held,))
+        loop = loop_of(engine)
+        await loop.step()
+        assert (await engine.job(free)).status == "COMPLETED"
+        await holder.rollback()
+    assert (await engine.job(held)).status == "RUNNING"
+
+
+async def test_the_loop_counts_as_alive_while_it_works_through_many_batches(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.loop.BATCH", 1)
+    await two_jobs_to_end(engine)
+    loop, beaten = loop_of(engine), []
+    monkeypatch.setattr(Pulse, "step", lambda _pulse: beaten.append(1))
+    await loop.step()
+    assert len(beaten) == 2
+
+
+async def test_what_is_left_in_a_long_inbox_is_taken_at_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.loading.MAX_RESULTS", 1)
+    jobs = await two_jobs_to_end(engine)
+    loop = loop_of(engine)
+    assert await loop.step() == 0.0
+    await loop.step()
+    assert {(await engine.job(job_id)).status for job_id in jobs} == {"COMPLETED"}
