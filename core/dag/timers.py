@@ -93,7 +93,7 @@ def _timers(run: Run) -> Iterator[datetime]:
 
 def _attempt_timers(run: Run, node_id: str, node: TaskNode, state: NodeState) -> Iterator[datetime]:
     attempt = run.attempt_of(node_id)
-    if attempt is None or attempt.state is AttemptState.QUEUED:
+    if attempt is None or attempt.state is AttemptState.QUEUED or attempt.task_id in run.redispatches:
         if not run.holding:
             yield _redispatch_at(run, attempt)
             gives_up = _queue_ends(run, node, state)

@@ -65,6 +65,16 @@ def test_a_parked_attempt_is_sent_again_when_the_job_goes_on() -> None:
     world.set_job(paused_at=None)
     assert world.tick(0).redispatches == ("job1_a_0",)
     assert world.attempt("a").state is AttemptState.QUEUED
+    assert world.job.wake_at == world.attempt("a").redispatch_at
+
+
+def test_a_job_whose_attempt_was_parked_by_a_switch_looks_again() -> None:
+    """A switch leaves no mark on the job: unless a timer brings it back, it would hang for ever."""
+    world = one_task()
+    for _ in range(3):
+        world.set_attempt("a", state=AttemptState.PARKED, redispatch_at=None)
+        assert world.tick(4000).redispatches == ("job1_a_0",)
+        assert world.job.wake_at == world.attempt("a").redispatch_at
 
 
 def test_a_paused_job_does_not_give_up_or_repeat_queued_attempts() -> None:
