@@ -27,7 +27,11 @@ class JobRepository:
         self._conn = conn
 
     async def lock(self, job_ids: Iterable[str]) -> Pending[Job]:
-        """Lock and return those of the jobs that nobody else holds, in id order; never waits."""
+        """Lock and return those of the jobs that nobody else holds, in id order; never waits.
+
+        Not FOR UPDATE: foreign keys lock the row FOR KEY SHARE (a checkpoint's with its attempt in hand), and neither
+        side may wait for, or pass over, the other.
+        """
         return await send(
             self._conn,
             class_row(Job),
@@ -36,7 +40,7 @@ class JobRepository:
                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                 submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
                 completed_at
-            FROM dagapp.dag_jobs WHERE job_id = ANY(%s) ORDER BY job_id FOR UPDATE SKIP LOCKED
+            FROM dagapp.dag_jobs WHERE job_id = ANY(%s) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED
             """,
             (list(job_ids),),
         )
@@ -145,7 +149,7 @@ class JobRepository:
             WHERE job_id = ANY(ARRAY(
                 SELECT job_id FROM dagapp.dag_jobs
                 WHERE owner_id IS NULL AND status IN ('PENDING', 'RUNNING')
-                ORDER BY created_at LIMIT %s FOR UPDATE SKIP LOCKED))
+                ORDER BY created_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED))
             RETURNING job_id
             """,
             (owner_id, limit),
@@ -160,7 +164,7 @@ class JobRepository:
             WHERE job_id = ANY(ARRAY(
                 SELECT job_id FROM dagapp.dag_jobs
                 WHERE owner_id = ANY(%s) AND status IN ('PENDING', 'RUNNING')
-                LIMIT %s FOR UPDATE SKIP LOCKED))
+                LIMIT %s FOR NO KEY UPDATE SKIP LOCKED))
             RETURNING job_id
             """,
             (owner_id, list(dead_owners), limit),
