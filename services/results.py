@@ -1,15 +1,18 @@
 """What workers report: stored once, fenced by attempt and token, applied at once when the job is free.
 
 One transaction stores a result and ends its attempt. When the job's row is free it is advanced in the same
-transaction; otherwise the result waits in the inbox and the owner is woken. A released lease is a result too.
+transaction; otherwise, or when that fails, the result waits in the inbox and the owner is woken. A released lease is a
+result too.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from core.dag.state import Disposition
+from core.errors import DatabaseUnavailable
 from core.ids import split_task_id
 from core.models.engine import Attempt, TaskResultRow
 from core.statuses import AttemptState
@@ -25,6 +28,8 @@ from services.loading import Locked, lock_jobs
 from services.reports import Verdict, judge
 from services.work import Connection, pipelined
 from services.writing import Reported
+
+log = logging.getLogger(__name__)
 
 ANSWERS: Mapping[str, ResultDisposition] = {
     "applied": ResultDisposition.APPLIED,
@@ -45,38 +50,55 @@ class ResultService:
     ) -> tuple[list[ResultAnswer], Sequence[Step]]:
         """Store and apply reports; return the answers in their order, and the steps that jobs took.
 
-        Without a worker id, the one that holds the lease is taken.
+        Without a worker id, the one that holds the lease is taken. When a job cannot take its step, all reports of the
+        call are only stored: the loop goes job by job.
         Idempotent: the same report again is answered as a duplicate.
         """
+        try:
+            return await self._report(worker_id, reports, apply=True)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception(
+                "reports not applied, left in the inbox", extra={"worker_id": worker_id, "count": len(reports)}
+            )
+            return await self._report(worker_id, reports, apply=False)
+
+    async def _report(
+        self, worker_id: str | None, reports: Sequence[TaskResult | Release], *, apply: bool
+    ) -> tuple[list[ResultAnswer], Sequence[Step]]:
         job_ids = sorted({parts[0] for report in reports if (parts := split_task_id(report.task_id))})
         async with pipelined(self._pool) as conn:
             locked = await lock_jobs(conn, job_ids, [report.task_id for report in reports])
             attempts = {attempt.task_id: attempt for group in locked.attempts.values() for attempt in group}
             verdicts = judge(reports, attempts, worker_id, locked.now)
             await _save_checkpoints(conn, reports, verdicts, attempts, locked)
-            steps = await self._store(conn, locked, verdicts)
+            steps = await self._store(conn, locked, verdicts, apply)
         dispositions = {d.task_id: d for step in steps for d in step.decision.dispositions}
         return [_final_answer(verdict.answer, dispositions) for verdict in verdicts], steps
 
-    async def _store(self, conn: Connection, locked: Locked, verdicts: Sequence[Verdict]) -> Sequence[Step]:
-        """Write inbox rows and attempts, and advance the jobs that this transaction holds."""
+    async def _store(
+        self, conn: Connection, locked: Locked, verdicts: Sequence[Verdict], apply: bool
+    ) -> Sequence[Step]:
+        """Write inbox rows and attempts, and with `apply` advance the jobs that this transaction holds."""
         rows = [verdict.row for verdict in verdicts if verdict.row is not None]
         fresh = [row for row in rows if not row.processed]
-        mine = sorted({row.job_id for row in fresh if row.job_id in locked.jobs})
+        theirs = {row.job_id for row in fresh}
+        mine = sorted(theirs & locked.jobs.keys()) if apply else []
         steps = await self._advance.evaluate_locked(conn, _with_results(locked, fresh), mine)
         settled = {d.task_id: d for step in steps for d in step.decision.dispositions}
         reported = Reported(
             results=[_settled(row, settled.get(row.task_id)) for row in rows],
             attempts=[verdict.end(locked.now) for verdict in verdicts if verdict.ends is not None],
             events=[_late_event(row, locked.now) for row in rows if row.processed],
-            channels=await _owner_channels(conn, {row.job_id for row in fresh if row.job_id not in locked.jobs}),
+            channels=await _owner_channels(conn, theirs.difference(mine)),
         )
         await self._advance.writer.update(conn, steps, locked.now, reported)
         return steps
 
 
 async def _owner_channels(conn: Connection, job_ids: set[str]) -> list[str]:
-    """Return whom to tell of results of jobs that somebody else holds: the holder may have read the inbox already."""
+    """Return whom to tell of results that nobody applied: who holds their job may have read the inbox already."""
     if not job_ids:
         return []
     owners = await JobRepository(conn).owners(job_ids)

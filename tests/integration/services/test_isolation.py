@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.models.engine import Job
 from core.wire import ResultDisposition
 from services.evaluation import MAX_EVALUATION_FAILURES
 from services.loading import lock_jobs
@@ -79,20 +80,30 @@ async def test_a_job_that_would_end_at_its_creation_ends_in_the_first_advance(en
     assert [one.job_id for one in engine.ended] == [job_id]
 
 
-async def test_a_failing_hook_leaves_everything_as_it_was(engine: Engine, worker: HandWorker) -> None:
+async def test_a_failing_hook_leaves_the_job_as_it_was_and_the_result_in_the_inbox(
+    engine: Engine, worker: HandWorker
+) -> None:
     job_id = await engine.create("echo_test")
     message = await engine.message(job_id)
     await worker.claim(message)
+    writer, note_end = engine.advance_service.writer, engine.advance_service.writer._on_job_ended
 
     async def refuse(conn: object, job: object) -> None:
         raise RuntimeError("no end today")
 
-    engine.advance_service.writer._on_job_ended = refuse
-    with pytest.raises(RuntimeError, match="no end today"):
-        await worker.complete(message)
+    writer._on_job_ended = refuse
+    (answer,) = await worker.complete(message)
+    assert answer.disposition is ResultDisposition.APPLIED
     assert (await engine.job(job_id)).status == "RUNNING"
-    assert (await engine.attempt(message.task_id))["state"] == "leased"
-    assert await engine.query("SELECT * FROM dagapp.dag_task_results") == []
+    assert (await engine.statuses(job_id))["echo_handler"] == "RUNNING"
+    (row,) = await engine.query("SELECT processed, disposition FROM dagapp.dag_task_results")
+    assert (row["processed"], row["disposition"]) == (False, None)
+    with pytest.raises(RuntimeError, match="no end today"):
+        await engine.advance(job_id)
+    writer._on_job_ended = note_end
+    await engine.advance(job_id)
+    assert (await engine.job(job_id)).status == "COMPLETED"
+    assert len(engine.ended) == 1
 
 
 async def test_a_write_that_finds_another_status_rolls_back(engine: Engine, worker: HandWorker) -> None:
@@ -114,3 +125,25 @@ async def test_a_write_that_finds_another_status_rolls_back(engine: Engine, work
     with pytest.raises(StaleWrite):
         await advance_and_interfere()
     assert (await engine.statuses(job_id))["echo_handler"] == "RUNNING"
+
+
+async def test_a_result_whose_job_cannot_end_waits_in_the_inbox_and_holds_up_no_other(
+    engine: Engine, worker: HandWorker
+) -> None:
+    """A worker sends the same batch until it is answered: one job must not keep the results of all others from it."""
+    bad, good = await engine.create("echo_test"), await engine.create("echo_test")
+    messages = [await engine.message(bad), await engine.message(good)]
+    await worker.claim(*messages)
+
+    async def refuse(conn: object, job: Job) -> None:
+        if job.job_id == bad:
+            raise RuntimeError("no end today")
+
+    engine.advance_service.writer._on_job_ended = refuse
+    answers = await worker.complete(*messages)
+    assert [answer.disposition for answer in answers] == [ResultDisposition.APPLIED] * 2
+    rows = await engine.query("SELECT job_id FROM dagapp.dag_task_results WHERE NOT processed")
+    assert bad in {row["job_id"] for row in rows}
+    assert (await engine.attempt(messages[0].task_id))["state"] == "reported"
+    await engine.advance(good)
+    assert (await engine.job(good)).status == "COMPLETED"
