@@ -10,16 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import psycopg
-
 from core.errors import DatabaseUnavailable
 from orchestrator.heartbeat import Pulse
-from repositories.database import AsyncPool
+from repositories.database import AsyncPool, lost_to_a_lock
 from repositories.jobs import DueJob, JobRepository
 from services.advance import AdvanceService, Ownership
+from services.loading import MAX_RESULTS
 from services.recover import OutageGuard, RecoverService
 from services.work import pipelined
-from services.writing import StaleWrite
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +26,8 @@ BATCH = 50
 DUE_LIMIT = 1000
 DEFER_SECONDS = 30.0
 """How long a job whose write fails by itself is left alone."""
+HELD_SECONDS = 1.0
+"""How long a job is left alone of which somebody holds rows for longer than a statement may wait."""
 BACKOFF_SECONDS = (0.1, 0.25, 0.5, 1.0)
 DEAF_POLL_SECONDS = 0.2
 MIN_WAIT_SECONDS = 0.02
@@ -60,6 +60,8 @@ class Loop:
     _claimed_at: float = 0.0
     _stopping: bool = False
     _failures: int = 0
+    _more: bool = False
+    """Whether a look or a transaction took as much as it may, so that more is likely to be due."""
     _deferred: dict[str, float] = field(default_factory=dict)
 
     def wake(self, *, unowned: bool = False) -> None:
@@ -98,12 +100,12 @@ class Loop:
         await self._take_over()
         look = await self._look()
         ready = [job for job in look.due if self._deferred.get(job.job_id, 0.0) <= time.monotonic()]
-        advanced = 0
+        advanced, self._more = 0, look.full
         for start in range(0, len(ready), BATCH):
             advanced += await self._advance(ready[start : start + BATCH])
-        if look.full and advanced:
+        if self._more and advanced:
             return 0.0
-        return self._pause(look.seconds_to_next_timer)
+        return self._pause(look.seconds_to_next_timer, some_deferred=len(ready) < len(look.due))
 
     async def _take_over(self) -> None:
         """Claim ownerless jobs when told, and at least once in a poll interval; those of the dead when allowed."""
@@ -132,15 +134,20 @@ class Loop:
         return Look(list(due.values()), next_timer, any(len(group) == DUE_LIMIT for group in groups))
 
     async def _advance(self, due: Sequence[DueJob]) -> int:
-        """Advance a batch in one transaction; when it cannot be written, each job alone, so one blocks no other."""
+        """Advance a batch in one transaction; when that fails, each job alone, so one blocks no other."""
         try:
             return await self._advance_together(due)
-        except (psycopg.Error, StaleWrite) as error:
+        except Exception as error:
+            held = isinstance(error, DatabaseUnavailable)
+            if isinstance(error, DatabaseUnavailable) and not lost_to_a_lock(error):
+                raise
             if len(due) == 1:
-                log.exception("job left alone for a while", extra={"job_id": due[0].job_id})
-                self._deferred[due[0].job_id] = time.monotonic() + DEFER_SECONDS
+                log.warning("job left alone for a while", extra={"job_id": due[0].job_id}, exc_info=not held)
+                self._deferred[due[0].job_id] = time.monotonic() + (HELD_SECONDS if held else DEFER_SECONDS)
                 return 0
             log.warning("batch not written, going one by one", extra={"jobs": len(due), "error": type(error).__name__})
+        finally:
+            self.pulse.step()
         return sum([await self._advance([job]) for job in due])
 
     async def _advance_together(self, due: Sequence[DueJob]) -> int:
@@ -150,11 +157,12 @@ class Loop:
         self.on_ended([step.state.job.job_id for step in steps if step.ended])
         for job in due:
             self._deferred.pop(job.job_id, None)
+        self._more = self._more or sum(len(step.state.results) for step in steps) >= MAX_RESULTS
         return sum(1 for step in steps if step.job is not None)
 
-    def _pause(self, seconds_to_next_timer: float | None) -> float:
+    def _pause(self, seconds_to_next_timer: float | None, *, some_deferred: bool) -> float:
         longest = self.poll_interval if self.hears() else min(self.poll_interval, DEAF_POLL_SECONDS)
-        if seconds_to_next_timer is None:
+        if seconds_to_next_timer is None or (some_deferred and seconds_to_next_timer <= 0):
             return longest
         return max(min(seconds_to_next_timer, longest), MIN_WAIT_SECONDS)
 

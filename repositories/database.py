@@ -125,3 +125,8 @@ def is_unavailable(error: BaseException) -> bool:
     if not isinstance(error, psycopg.OperationalError):
         return False
     return error.sqlstate is None or error.sqlstate[:2] in _CLASSES
+
+
+def lost_to_a_lock(error: DatabaseUnavailable) -> bool:
+    """Return whether the database is there, but somebody held a row for too long."""
+    return isinstance(error.__cause__, errors.LockNotAvailable | errors.DeadlockDetected)

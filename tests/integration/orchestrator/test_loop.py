@@ -85,12 +85,24 @@ async def test_the_loop_counts_as_alive_while_it_works_through_many_batches(
     assert len(beaten) == 2
 
 
-async def test_what_is_left_in_a_long_inbox_is_taken_at_once(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_left_in_a_long_inbox_is_taken_at_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.loading.MAX_RESULTS", 1)
+    monkeypatch.setattr("orchestrator.loop.MAX_RESULTS", 1)
     jobs = await two_jobs_to_end(engine)
     loop = loop_of(engine)
     assert await loop.step() == 0.0
     await loop.step()
     assert {(await engine.job(job_id)).status for job_id in jobs} == {"COMPLETED"}
+
+
+async def test_a_job_left_alone_does_not_keep_the_loop_spinning(engine: Engine) -> None:
+    bad, _ = await two_jobs_to_end(engine)
+
+    async def refuse(conn: Any, job: Job) -> None:
+        raise ValueError("no end today")
+
+    engine.advance_service.writer._on_job_ended = refuse
+    await engine.query("UPDATE dagapp.dag_jobs SET wake_at = dagapp.clock() WHERE job_id = %s", bad)
+    loop = loop_of(engine)
+    await loop.step()
+    assert await loop.step() == 1.0
