@@ -37,7 +37,7 @@ CONSUMER_SILENT_SECONDS = 20.0
 REGISTER_SECONDS = 600.0
 """A consumer registers again after this time: others remove rows that were not seen for an hour."""
 DEAF_POLL_SECONDS = 0.2
-IDLE_POLL_SECONDS = (0.02, 0.1, 0.5, 1.0)
+IDLE_POLL_SECONDS = (0.004, 0.05, 0.3, 1.0)
 """Waits before the polls after going idle; the last one repeats and is the safety poll."""
 RECONNECT_SECONDS = (0.1, 0.25, 0.5, 1.0)
 
