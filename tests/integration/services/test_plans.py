@@ -13,6 +13,7 @@ from repositories.engine_pool import engine_pool
 from repositories.jobs import JobRepository
 from tests.support.databases import Database
 from tests.support.engine import Engine, HandWorker, beats_of
+from tests.support.waiting import await_until
 
 KEYS = {
     "dag_jobs": "jsonb_build_object('job_id', 'copy' || n)",
@@ -39,7 +40,17 @@ async def fill(admin: AsyncConnection[Any], job_id: str) -> None:
         await admin.execute(copy.format(name, name, sql.SQL(own)), (ROWS, job_id))  # type: ignore[arg-type]
 
 
-async def scans(admin: AsyncConnection[Any]) -> dict[str, int]:
+async def scans(admin: AsyncConnection[Any], database: Database) -> dict[str, int]:
+    """Return the scans from end to end, once every session that counted has ended and told its numbers."""
+
+    async def ended() -> bool:
+        cursor = await admin.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND usename = %s",
+            (database.name, roles.ORCHESTRATOR),
+        )
+        return await cursor.fetchone() == (0,)
+
+    await await_until(ended, "the sessions of the pool have ended")
     cursor = await admin.execute(
         "SELECT relname, seq_scan FROM pg_stat_user_tables WHERE schemaname = 'dagapp' AND relname = ANY(%s)",
         (list(KEYS),),
@@ -87,8 +98,8 @@ async def test_hot_statements_never_read_a_big_table_from_end_to_end(
             await fill(admin, await life_of_a_job(Engine(pool)))
         if statistics == "of full tables":
             await admin.execute("ANALYZE")
-        before = await scans(admin)
+        before = await scans(admin, database)
         async with POOLS[kind](database.conninfo(roles.ORCHESTRATOR)) as pool:
             for _ in range(8):
                 await life_of_a_job(Engine(pool))
-        assert await scans(admin) == before
+        assert await scans(admin, database) == before
