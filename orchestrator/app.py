@@ -26,6 +26,7 @@ from orchestrator.heartbeat import Heartbeat, Instance, Pulse
 from orchestrator.loop import Loop
 from orchestrator.routes import assets, bootstrap, callbacks, health, jobs, scale, status, submit, uploads, workflows
 from orchestrator.settings import OrchestratorSettings
+from orchestrator.upkeep import upkeep
 from orchestrator.waiters import JobWaiters
 from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import AsyncPool, listen
@@ -193,11 +194,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     ctx.heartbeat.start()
     ctx.listener.start()
     task = asyncio.create_task(_run(ctx), name="loop")
+    chores = asyncio.create_task(upkeep(ctx.recover), name="upkeep")
     app.state.drain = lambda: drain(ctx, task)
     log.info("orchestrator started", extra={"owner_id": ctx.owner_id, "workflows": len(ctx.shelf.catalogue.workflows)})
     try:
         yield
     finally:
+        chores.cancel()
         await drain(ctx, task)
         task.cancel()
         await depart(ctx)
@@ -207,15 +210,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _run(ctx: Context) -> None:
-    """Store the definitions as soon as the database is there, then loop."""
+    """Store the definitions as soon as the database and its schema are there, then loop."""
     while not ctx.life.registered_definitions and not ctx.life.draining:
         try:
             async with pipelined(ctx.pool) as conn:
                 await ctx.shelf.register(conn, may_redefine=ctx.settings.environment == "development")
             ctx.life.registered_definitions = True
-            await ctx.recover.forget_dead()
-        except DatabaseUnavailable as error:
-            log.warning("waiting for the database", extra={"reason": str(error)})
+        except Exception as error:
+            known = isinstance(error, DatabaseUnavailable)
+            log.warning("definitions not stored yet", extra={"reason": str(error)}, exc_info=not known)
             ctx.loop.pulse.step()
             await asyncio.sleep(REGISTER_RETRY_SECONDS)
     await ctx.loop.run()

@@ -94,8 +94,10 @@ class Heartbeat:
                 self._connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
             row = (instance.owner_id, instance.host, instance.pid, instance.build_id, self._state())
             self._connection.execute(BEAT, row)
-        except psycopg.Error as error:
-            log.warning("heartbeat failed", extra={"error": type(error).__name__})
+        except Exception as error:
+            # Whatever it is, the thread goes on: without it the instance counts as dead.
+            known = isinstance(error, psycopg.Error)
+            log.warning("heartbeat failed", extra={"error": type(error).__name__}, exc_info=not known)
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None

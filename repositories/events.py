@@ -48,6 +48,10 @@ class EventRepository:
             (document(events),),
         )
 
+    async def prepare_months(self, months_ahead: int) -> None:
+        """Create the partitions of this month and of the coming ones that are not there yet."""
+        await self._conn.execute("SELECT dagapp.ensure_event_partitions(%s)", (months_ahead,))
+
     async def of_job(self, job_id: str, after: int, limit: int) -> Sequence[JobEvent]:
         """Return events of one job with ids above `after`, oldest first."""
         async with self._conn.cursor(row_factory=class_row(JobEvent)) as cursor:

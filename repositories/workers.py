@@ -29,6 +29,13 @@ class WorkerRepository:
             (worker.worker_id, worker.queue, worker.host, worker.pid, worker.build_id, worker.state, Jsonb(free)),
         )
 
+    async def forget_dead(self, silent_seconds: float) -> None:
+        """Remove boots that were silent for long; one that comes back is recorded anew."""
+        await self._conn.execute(
+            "DELETE FROM dagapp.dag_workers WHERE heartbeat_at < dagapp.clock() - make_interval(secs => %s)",
+            (silent_seconds,),
+        )
+
     async def recent(self, seen_within_seconds: float) -> Sequence[Worker]:
         """Return workers seen lately, by queue."""
         async with self._conn.cursor(row_factory=class_row(Worker)) as cursor:

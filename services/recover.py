@@ -4,13 +4,16 @@ import threading
 from dataclasses import dataclass, field
 
 from repositories.database import AsyncPool
+from repositories.events import EventRepository
 from repositories.jobs import JobRepository
 from repositories.notifications import UNOWNED_CHANNEL, notify
 from repositories.orchestrators import OrchestratorRepository
+from repositories.workers import WorkerRepository
 from services.work import pipelined
 
 BATCH = 200
 FORGET_SECONDS = 86400.0
+MONTHS_AHEAD = 2
 
 
 @dataclass(slots=True)
@@ -93,6 +96,12 @@ class RecoverService:
             await OrchestratorRepository(conn).set_state(self._owner_id, "stopped")
 
     async def forget_dead(self) -> None:
-        """Remove boots that have been silent for a day and own nothing."""
+        """Remove boots, of workers too, that have been silent for a day and own nothing."""
         async with pipelined(self._pool) as conn:
             await OrchestratorRepository(conn).forget_dead(FORGET_SECONDS)
+            await WorkerRepository(conn).forget_dead(FORGET_SECONDS)
+
+    async def prepare_months(self) -> None:
+        """See to it that the events of the coming months have partitions."""
+        async with pipelined(self._pool) as conn:
+            await EventRepository(conn).prepare_months(MONTHS_AHEAD)
