@@ -67,9 +67,10 @@ class Listener:
         while True:
             try:
                 await self._listen_once()
-            except CONNECTION_ERRORS as error:
+            except Exception as error:
                 failures = failures + 1 if not self.hears.is_set() else 0
-                log.warning("listener lost", extra={"error": type(error).__name__})
+                known = isinstance(error, CONNECTION_ERRORS)
+                log.warning("listener lost", extra={"error": type(error).__name__}, exc_info=not known)
             self.hears.clear()
             await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
 

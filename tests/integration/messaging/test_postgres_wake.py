@@ -150,3 +150,20 @@ async def test_a_listener_that_never_hears_itself_says_so(database: Database) ->
     await await_until(lambda: asyncio.sleep(0, len(reported) >= 2), "it tried again", timeout_seconds=15)
     assert not listener.hears.is_set()
     await listener.close()
+
+
+async def test_a_listener_outlives_any_error(database: Database) -> None:
+    """As on a standby during a failover, where LISTEN is refused with an error of no connection's kind."""
+    failures = iter([psycopg.errors.ReadOnlySqlTransaction("cannot execute LISTEN during recovery"), ValueError("odd")])
+    heard: list[str] = []
+
+    async def connect() -> AsyncConnection[Any]:
+        if error := next(failures, None):
+            raise error
+        return await listen(database.conninfo(roles.WORKER), name="test")
+
+    listener = Listener(connect, ["test_channel"], heard.append)
+    listener.start()
+    await asyncio.wait_for(listener.hears.wait(), 5)
+    assert heard == ["test_channel"]
+    await listener.close()
