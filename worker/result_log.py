@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from core.wire import TaskResult
 
 COMPACT_BYTES = 1 << 20
-"""The file is emptied when it is longer than this and nothing in it is unanswered."""
+"""The file is emptied when it is longer than this and nothing in it is unanswered; when something is, it is rewritten
+with only that, each time it has doubled."""
 
 
 class ResultLog:
@@ -31,6 +32,7 @@ class ResultLog:
         self._unanswered = {result.task_id: result for result in self._read()}
         self._descriptor = self._rewritten()
         self._size = os.fstat(self._descriptor).st_size
+        self._rewrite_bytes = max(COMPACT_BYTES, 2 * self._size)
 
     def unanswered(self) -> tuple[TaskResult, ...]:
         """Return what an earlier life of this worker did not get answered, as found at the start."""
@@ -53,8 +55,18 @@ class ResultLog:
             return
         try:
             self._append(b"-" + task_id.encode())
+            if self._size > self._rewrite_bytes:
+                self._rewrite()
         except OSError:
             self._logger.exception("answer not stored", extra={"task_id": task_id})
+
+    def _rewrite(self) -> None:
+        """Go on in a new file that has only what is unanswered."""
+        self._rewrite_bytes = 2 * self._size
+        old, self._descriptor = self._descriptor, self._rewritten()
+        os.close(old)
+        self._size = os.fstat(self._descriptor).st_size
+        self._rewrite_bytes = max(COMPACT_BYTES, 2 * self._size)
 
     def set_aside(self, result: TaskResult) -> None:
         """Move a result that no orchestrator reads out of the way, for a person to look at."""
@@ -63,13 +75,11 @@ class ResultLog:
 
     def _append(self, line: bytes) -> None:
         try:
-            written = os.write(self._descriptor, line + b"\n")
-            if written != len(line) + 1:
-                raise OSError("the disk took a part of the line only")
+            _write_whole(self._descriptor, line + b"\n")
         except OSError:
             self._cut(self._size)
             raise
-        self._size += written
+        self._size += len(line) + 1
 
     def _cut(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
@@ -96,9 +106,13 @@ class ResultLog:
         temporary = self._path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o600)
-        for result in self._unanswered.values():
-            os.write(descriptor, b"+" + result.model_dump_json(by_alias=True).encode() + b"\n")
-        os.rename(temporary, self._path)
+        try:
+            for result in self._unanswered.values():
+                _write_whole(descriptor, b"+" + result.model_dump_json(by_alias=True).encode() + b"\n")
+            os.rename(temporary, self._path)
+        except OSError:
+            os.close(descriptor)
+            raise
         return descriptor
 
     def _keep_refused(self, content: bytes) -> None:
@@ -106,3 +120,8 @@ class ResultLog:
         path = self._refused / f"{name}.json"
         path.touch(mode=0o600)
         path.write_bytes(content)
+
+
+def _write_whole(descriptor: int, line: bytes) -> None:
+    if os.write(descriptor, line) != len(line):
+        raise OSError("the disk took a part of the line only")

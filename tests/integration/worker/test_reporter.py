@@ -139,10 +139,8 @@ def test_the_file_is_emptied_when_it_is_long_and_everything_is_answered(state_di
     log = ResultLog(state_dir, LOG)
     large = result("t_n_0").model_copy(update={"output": {"text": "x" * COMPACT_BYTES}})
     log.write(large)
-    log.write(result("t_n_1"))
-    log.forget("t_n_0")
     assert (state_dir / "results.log").stat().st_size > COMPACT_BYTES
-    log.forget("t_n_1")
+    log.forget("t_n_0")
     assert (state_dir / "results.log").stat().st_size == 0
 
 
@@ -155,3 +153,16 @@ def test_the_order_and_the_answers_survive_a_restart(state_dir: Path) -> None:
     for _ in range(2):
         log = ResultLog(state_dir, LOG)
         assert [each.task_id for each in log.unanswered()] == ["t_n_0", "t_n_2", "t_n_3"]
+
+
+def test_the_file_does_not_grow_while_something_is_always_unanswered(state_dir: Path) -> None:
+    log = ResultLog(state_dir, LOG)
+    text = "x" * 50_000
+    log.write(result("t_first_0"))
+    for number in range(100):
+        log.write(result(f"t_{number}_0").model_copy(update={"output": {"a": text}}))
+        log.forget(f"t_{number - 1}_0" if number else "t_none_0")
+    assert (state_dir / "results.log").stat().st_size < 2 * COMPACT_BYTES
+    assert stored(state_dir) == ["t_99_0", "t_first_0"]
+    log.forget("t_first_0")
+    assert {one.task_id for one in ResultLog(state_dir, LOG).unanswered()} == {"t_99_0"}
