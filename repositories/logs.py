@@ -32,6 +32,8 @@ _PATTERNS: Final = (
     re.compile(r"(/uploads)(/)([A-Za-z0-9_\-.=~]{24,})"),
 )
 _BEARER: Final = re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}")
+_ESCAPED: Final = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
+"""A value with a line break would look like another event, and a terminal obeys the rest."""
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 
 
@@ -74,7 +76,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = redact(self.formatException(record.exc_info))
-        return json.dumps(entry, ensure_ascii=False, default=str)
+        return json.dumps(entry, ensure_ascii=False, default=str).translate(_ESCAPED)
 
 
 class TextFormatter(logging.Formatter):
@@ -88,7 +90,8 @@ class TextFormatter(logging.Formatter):
         """Return the record as one readable line, a traceback below it."""
         moment = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S.%f")[:-3]
         data = " ".join(f"{name}={value}" for name, value in extras(record).items())
-        line = f"{moment} {record.levelname:<7} {self._process} {redact(record.getMessage())} {data}".rstrip()
+        said = f"{redact(record.getMessage())} {data}".rstrip().translate(_ESCAPED)
+        line = f"{moment} {record.levelname:<7} {self._process} {said}"
         if record.exc_info:
             line += "\n" + redact(self.formatException(record.exc_info))
         return line

@@ -94,6 +94,14 @@ def test_a_json_line_has_time_level_process_event_and_data(log: StringIO) -> Non
     }
 
 
+@pytest.mark.parametrize("log_format", ["json", "text"])
+@pytest.mark.parametrize("break_", ["\n", "\r\n", "\x0b", "\x1b[2J", "\x00", "\x85", "\u2028"])
+def test_no_value_looks_like_another_event_or_moves_the_terminal(log: StringIO, log_format: str, break_: str) -> None:
+    setup_logging("INFO", log_format, "gateway", log)
+    logging.getLogger("geodag").info("asked %s", f"a{break_}b", extra={"path": f"/x{break_}12:00:00.000 ERROR forged"})
+    assert not [character for character in log.getvalue()[:-1] if not character.isprintable()]
+
+
 def test_setting_up_twice_logs_once(log: StringIO) -> None:
     setup_logging("INFO", "text", "worker", log)
     setup_logging("INFO", "text", "worker", log)
