@@ -6,7 +6,6 @@ from contextlib import closing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
-from starlette.responses import FileResponse
 
 from core.access import PRIVATE_CACHE, Door
 from core.identity import Caller
@@ -15,6 +14,7 @@ from repositories.database import SyncPool, read
 from repositories.routes import Route, published_collection, published_item, routes_of_collection
 from serving.errors import hidden
 from serving.files import VersionFiles
+from serving.ranges import RangedFile
 from serving.routing import Admitted, Gate, is_unchanged
 
 log = logging.getLogger(__name__)
@@ -102,6 +102,6 @@ def downloads_router(gate: Gate, files: VersionFiles) -> APIRouter:
         if is_unchanged(request, headers):
             return Response(status_code=304, headers=headers)
         name = f"{route.asset_id}-v{route.version_ordinal}.tif"
-        return FileResponse(files.cog(route), headers=headers, media_type=COG, filename=name)
+        return RangedFile(files.cog(route), headers=headers, media_type=COG, filename=name)
 
     return router

@@ -226,7 +226,18 @@ def test_a_download_is_the_stored_file_whole_and_by_ranges(world: ServingWorld, 
 
 @pytest.mark.parametrize(("wanted", "status"), [("bytes=999999999-", 416), ("bytes=9-1", 400), ("bytes=x", 400)])
 def test_a_range_that_cannot_be_is_the_callers_error(world: ServingWorld, dem: str, wanted: str, status: int) -> None:
-    assert world.get(f"/download/{dem}", Range=wanted).status == status
+    refused = world.get(f"/download/{dem}", Range=wanted)
+    assert (refused.status, refused.headers["content-type"]) == (status, "application/problem+json")
+    assert refused.headers["cache-control"] == "private, no-store"
+    told = json.loads(refused.body)
+    assert (told["status"], told["field"], told["value"]) == (status, "Range", wanted)
+    size = world.blob("dem.tif").stat().st_size
+    assert refused.headers.get("content-range") == (f"bytes */{size}" if status == 416 else None)
+
+
+def test_a_range_in_an_unknown_unit_is_ignored(world: ServingWorld, dem: str) -> None:
+    whole = world.get(f"/download/{dem}", Range="rows=0-9")
+    assert (whole.status, whole.body) == (200, world.blob("dem.tif").read_bytes())
 
 
 def test_head_tells_the_size_without_the_body(world: ServingWorld, dem: str) -> None:
