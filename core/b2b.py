@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from core.errors import CallerError, ErrorDetail, ParameterInvalid, ParameterMissing
+from core.errors import CallerError, ErrorDetail, ParameterInvalid, ParameterMissing, PayloadTooLarge
 from core.models.business import ApprovalState, RequestState
 
 MAX_BODY_BYTES = 1_048_576
@@ -240,10 +240,11 @@ def parse_body(raw: bytes) -> Json:
     """Return the JSON object of a request body.
 
     Raises:
-        ParameterInvalid: too large, not JSON, not an object, a repeated key, or a number that is not finite.
+        PayloadTooLarge: longer than MAX_BODY_BYTES.
+        ParameterInvalid: not JSON, not an object, a repeated key, or a number that is not finite.
     """
     if len(raw) > MAX_BODY_BYTES:
-        raise ParameterInvalid(f"the body has {len(raw)} bytes; expected at most {MAX_BODY_BYTES}", field="body")
+        raise PayloadTooLarge(f"the body has {len(raw)} bytes; expected at most {MAX_BODY_BYTES}", field="body")
     try:
         body = json.loads(raw, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
     except RecursionError:

@@ -4,6 +4,7 @@
     ├── CallerError            the caller sends something else
     │   ├── ParameterMissing   PARAMETER_MISSING
     │   ├── ParameterInvalid   PARAMETER_INVALID
+    │   ├── PayloadTooLarge    PAYLOAD_TOO_LARGE
     │   ├── NotFound           NOT_FOUND
     │   ├── Forbidden          FORBIDDEN
     │   ├── Unauthenticated    UNAUTHENTICATED
@@ -118,6 +119,10 @@ class ParameterMissing(CallerError):
 
 class ParameterInvalid(CallerError):
     code = "PARAMETER_INVALID"
+
+
+class PayloadTooLarge(CallerError):
+    code = "PAYLOAD_TOO_LARGE"
 
 
 class NotFound(CallerError):

@@ -8,7 +8,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import azure.functions as func
 
-from core.errors import ErrorDetail, GeodagError
+from core.b2b import MAX_BODY_BYTES
+from core.errors import ErrorDetail, GeodagError, PayloadTooLarge
 from core.status_view import PublicUrls
 from function.auth import Authenticator
 from function.client import OrchestratorClient, Reply
@@ -42,13 +43,20 @@ class Gateway:
         body: bytes | None = None,
         query: Mapping[str, str] | None = None,
     ) -> func.HttpResponse:
-        """Forward a request with both credentials and return the orchestrator's answer as it is."""
+        """Forward a request with both credentials and return the orchestrator's answer as it is.
+
+        Raises:
+            PayloadTooLarge: the orchestrator would hang up before the last byte, and nobody would hear why.
+        """
+        sent = req.get_body() if body is None else body
+        if len(sent) > MAX_BODY_BYTES:
+            raise PayloadTooLarge(f"the body has {len(sent)} bytes; expected at most {MAX_BODY_BYTES}", field="body")
         reply = await self.orchestrator.forward(
             req.method,
             path,
             headers=req.headers,
             query=urlencode(query or {}),
-            body=req.get_body() if body is None else body,
+            body=sent,
         )
         return response_of(reply)
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from core.dag.definition import Workflow
-from core.errors import CallerError, ParameterInvalid
+from core.errors import ParameterInvalid, PayloadTooLarge
 from messaging.listener import Listener
 from orchestrator.auth import Authenticator
 from orchestrator.errors import parameter_error
@@ -38,12 +38,6 @@ from services.validate import ValidateService
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_CALLBACK_BYTES = 64 * 1024 * 1024
 Model = TypeVar("Model", bound=BaseModel)
-
-
-class PayloadTooLarge(CallerError):
-    """The body is longer than this route takes."""
-
-    code = "PAYLOAD_TOO_LARGE"
 
 
 @dataclass(slots=True)

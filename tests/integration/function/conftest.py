@@ -57,7 +57,7 @@ class Platform:
         caller: str | None = "submitter",
         body: Any = None,
         *,
-        raw: bytes | None = None,
+        raw: Any = None,
         **headers: str,
     ) -> Reply:
         """Call the gateway in the name of a role."""

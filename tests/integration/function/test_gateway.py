@@ -1,6 +1,7 @@
 """The gateway from outside: what partners, reviewers, operators and strangers get through its one door."""
 
 import asyncio
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import aiohttp
 import pytest
 from psycopg import AsyncConnection, errors
 
+from core.b2b import MAX_BODY_BYTES
 from core.identity import SERVICE_HEADER
 from core.wire import TaskMessage
 from function.app import build_gateway, create_app
@@ -91,6 +93,13 @@ async def test_a_refusal_of_the_orchestrator_arrives_as_it_is(platform: Platform
 async def test_a_body_that_is_no_json_object_is_a_named_refusal(platform: Platform, raw: bytes) -> None:
     reply = await platform.call("POST", "/api/platform/submit", raw=raw)
     assert (reply.status, reply.body["code"], reply.body["field"]) == (422, "PARAMETER_INVALID", "body")
+
+
+@pytest.mark.parametrize("path", ["/api/platform/submit", "/api/platform/uploads", "/api/platform/approve"])
+@pytest.mark.parametrize("size_bytes", [MAX_BODY_BYTES + 1, 9 * MAX_BODY_BYTES])
+async def test_a_body_beyond_the_limit_is_413_however_long(platform: Platform, path: str, size_bytes: int) -> None:
+    reply = await platform.call("POST", path, raw=io.BytesIO(b" " * size_bytes))
+    assert (reply.status, reply.body["code"], reply.body["field"]) == (413, "PAYLOAD_TOO_LARGE", "body")
 
 
 @pytest.mark.parametrize(("outside", "inside", "role"), MUTATIONS)
