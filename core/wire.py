@@ -1,7 +1,7 @@
 """What orchestrators, queues and workers say to each other. Every message carries `schema_version`."""
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -9,6 +9,10 @@ from core.errors import ErrorDetail, Finding
 
 SCHEMA_VERSION = 1
 Json = dict[str, Any]
+Name = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=1024)]
+"""A text that names or proves something: PostgreSQL compares it, so it is without U+0000."""
+Bytes = Annotated[int, Field(ge=0, lt=2**63)]
+"""A number of bytes that fits PostgreSQL's bigint."""
 
 
 class Wire(BaseModel):
@@ -47,21 +51,21 @@ class Capacity(Wire):
 class WorkerIdentity(Wire):
     """Who is calling, sent with every worker call."""
 
-    worker_id: str
-    queue: str
-    host: str
+    worker_id: Name
+    queue: Name
+    host: Name
     pid: int
-    build_id: str
+    build_id: Name
     state: Literal["active", "draining"] = "active"
 
 
 class Claim(Wire):
     """A worker's wish to run one delivered task."""
 
-    task_id: str
+    task_id: Name
     dispatch_no: int
-    token: str = Field(repr=False)
-    claim_id: str = Field(description="Made per delivery; the same claim_id gets the same answer again.")
+    token: Name = Field(repr=False)
+    claim_id: Name = Field(description="Made per delivery; the same claim_id gets the same answer again.")
 
 
 class ClaimRequest(Wire):
@@ -113,14 +117,14 @@ class TaskStatus(StrEnum):
 class TaskResult(Wire):
     """What came of one attempt."""
 
-    task_id: str
-    token: str = Field(repr=False)
+    task_id: Name
+    token: Name = Field(repr=False)
     status: TaskStatus
     output: Json | None = None
     error: ErrorDetail | None = None
     findings: tuple[Finding, ...] = ()
     metrics: Json = Field(default_factory=dict)
-    peak_rss_bytes: int | None = None
+    peak_rss_bytes: Bytes | None = None
 
 
 class ResultRequest(Wire):
@@ -156,10 +160,10 @@ class ResultResponse(Wire):
 class Beat(Wire):
     """Sign of life of one running task."""
 
-    task_id: str
-    token: str = Field(repr=False)
+    task_id: Name
+    token: Name = Field(repr=False)
     progress: Json | None = Field(default=None, description="{current, total, message}")
-    peak_rss_bytes: int | None = None
+    peak_rss_bytes: Bytes | None = None
     checkpoint: Json | None = Field(default=None, description="{phase, state}; saved when present.")
 
 
@@ -188,8 +192,8 @@ class HeartbeatResponse(Wire):
 class Release(Wire):
     """Give a leased task back at SIGTERM; costs no budget."""
 
-    task_id: str
-    token: str = Field(repr=False)
+    task_id: Name
+    token: Name = Field(repr=False)
     checkpoint: Json | None = None
 
 

@@ -21,10 +21,12 @@ from core.errors import (
     DataError,
     ErrorDetail,
     GeodagError,
+    NotFound,
     ParameterInvalid,
     ParameterMissing,
     TransientError,
 )
+from repositories.logs import redact
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +85,7 @@ def problem(detail: ErrorDetail, status: HTTPStatus, instance: str) -> Response:
         "title": status.phrase,
         "status": status.value,
         "detail": said.message,
-        "instance": instance,
+        "instance": redact(instance),
         **said.model_dump(mode="json", exclude={"message"}, exclude_none=True),
     }
     headers = {"Cache-Control": "no-store"}
@@ -154,6 +156,11 @@ class ErrorBoundary:
         """Pass a request on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if "\0" in scope["path"]:
+            # No name has it, and PostgreSQL would not compare with it.
+            missing = NotFound("there is no such resource", field="path")
+            await answer(missing, scope["path"])(scope, receive, send)
             return
         began = False
 

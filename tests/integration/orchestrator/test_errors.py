@@ -76,6 +76,45 @@ async def test_an_unknown_job_is_404(door: Door) -> None:
         assert (status, answer["code"], answer["value"]) == (404, "NOT_FOUND", "nope")
 
 
+@pytest.mark.parametrize(
+    "path", ["/api/v1/jobs/%00", "/api/v1/jobs/a%00b/nodes", "/api/v1/jobs/%00/events", "/api/v1/workflows/%00"]
+)
+async def test_a_nul_in_a_path_names_nothing(door: Door, path: str) -> None:
+    status, answer = await door.call("GET", path, caller="operator")
+    assert (status, answer["code"]) == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("field", ["worker_id", "queue", "host", "build_id"])
+async def test_a_nul_in_what_a_worker_says_of_itself_is_422(door: Door, field: str) -> None:
+    worker = {"worker_id": "w", "queue": "q", "host": "h", "pid": 1, "build_id": "b"} | {field: "a\x00"}
+    for route, list_name in (("claims", "claims"), ("heartbeats", "beats"), ("releases", "releases")):
+        body = {"worker": worker, "free": {"slots": 1}, list_name: []}
+        body = body if route != "releases" else {"worker": worker, list_name: []}
+        status, answer = await door.call("POST", f"/api/v1/callbacks/{route}", body=body, service="worker")
+        assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", f"worker.{field}")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"task_id": "a\x00"}, {"token": "a\x00"}, {"peak_rss_bytes": 2**63}, {"peak_rss_bytes": -1}],
+    ids=str,
+)
+async def test_what_postgresql_could_not_hold_of_a_task_is_422(door: Door, part: dict[str, Any]) -> None:
+    worker = {"worker_id": "w", "queue": "q", "host": "h", "pid": 1, "build_id": "b"}
+    task = {"task_id": "t", "token": "0" * 32} | part
+    beat = {"worker": worker, "free": {"slots": 1}, "beats": [task]}
+    result = {"worker": worker, "results": [task | {"status": "completed", "output": {}}]}
+    for route, body in (("heartbeats", beat), ("task-results", result)):
+        status, answer = await door.call("POST", f"/api/v1/callbacks/{route}", body=body, service="worker")
+        assert (status, answer["code"]) == (422, "PARAMETER_INVALID")
+        assert str(answer["field"]).endswith(next(iter(part)))
+
+
+async def test_an_upload_address_does_not_stand_in_its_own_refusal(door: Door) -> None:
+    status, answer = await door.call("PUT", f"/uploads/{'t' * 40}.{'m' * 43}", raw=b"x")
+    assert (status, answer["code"], answer["instance"]) == (401, "UNAUTHENTICATED", "/uploads/***")
+
+
 async def test_an_error_of_ours_is_internal_with_an_id_and_nothing_of_itself(
     door: Door, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
