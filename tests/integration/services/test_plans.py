@@ -51,6 +51,7 @@ async def scans(admin: AsyncConnection[Any], database: Database) -> dict[str, in
         return await cursor.fetchone() == (0,)
 
     await await_until(ended, "the sessions of the pool have ended")
+    await admin.execute("SELECT pg_stat_force_next_flush()")
     cursor = await admin.execute(
         "SELECT relname, seq_scan FROM pg_stat_user_tables WHERE schemaname = 'dagapp' AND relname = ANY(%s)",
         (list(KEYS),),
