@@ -8,6 +8,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -77,9 +78,17 @@ def ensure_credentials(home: Path) -> Credentials:
     )
     if credentials != known:
         write_json(credentials_path(home), credentials.model_dump(mode="json"), PRIVATE)
+    before = read_json(keys_path(home))
     digests = credentials.key_file().model_dump(mode="json")
     for entry in digests["keys"]:
         entry["roles"] = sorted(entry["roles"])
-    if read_json(keys_path(home)) != digests:
+    digests["keys"] += _added_by_hand(before)
+    if before != digests:
         write_json(keys_path(home), digests, READABLE)
     return credentials
+
+
+def _added_by_hand(stored: Any) -> list[Any]:
+    """Return the entries of a stored key file whose subjects are not ours: partners that somebody let in."""
+    entries = stored.get("keys", []) if isinstance(stored, dict) else []
+    return [entry for entry in entries if isinstance(entry, dict) and entry.get("subject") not in KEY_OWNERS]

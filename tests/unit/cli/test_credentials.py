@@ -1,11 +1,12 @@
 """Keys of a home: made once, readable only as digests by the servers."""
 
+import hashlib
 import json
 import stat
 from pathlib import Path
 
 from cli.stack.credentials import KEY_OWNERS, credentials_path, ensure_credentials, keys_path, load_credentials
-from core.identity import KeyFile, Role
+from core.identity import Caller, KeyFile, Role
 from repositories.roles import LOGIN_ROLES
 
 
@@ -46,6 +47,19 @@ def test_a_subject_that_is_new_in_this_build_gets_a_key_and_the_others_keep_thei
     second = ensure_credentials(tmp_path)
     assert second.keys["operator"] != first.keys["operator"]
     assert second.keys["reviewer"] == first.keys["reviewer"]
+
+
+def test_a_key_that_somebody_added_survives_the_next_start(tmp_path: Path) -> None:
+    ensure_credentials(tmp_path)
+    stored = json.loads(keys_path(tmp_path).read_text())
+    digest = hashlib.sha256(b"their key").hexdigest()
+    stored["keys"].append({"sha256": digest, "subject": "gis", "roles": ["submitter"], "platform_id": "arcgis"})
+    keys_path(tmp_path).write_text(json.dumps(stored))
+    credentials = ensure_credentials(tmp_path)
+    known = KeyFile.model_validate_json(keys_path(tmp_path).read_text())
+    assert known.find("their key") == Caller(subject="gis", roles=frozenset({Role.SUBMITTER}), platform_id="arcgis")
+    assert known.find(credentials.keys["reviewer"]) is not None
+    assert len(known.keys) == len(KEY_OWNERS) + 1
 
 
 def test_a_home_that_was_never_started_has_no_credentials(tmp_path: Path) -> None:
