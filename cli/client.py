@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -40,7 +41,7 @@ class Client:
             async with self._open.request(method, url, json=body, headers=self._headers) as answer:
                 return await _content(answer)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"no answer from {url}: {error or type(error).__name__}") from error
+            raise _unreachable(url, error) from error
 
     async def get_bytes(self, url: str, *, anonymous: bool = False) -> bytes:
         """Return the body of one GET, with or without the caller's key."""
@@ -50,7 +51,7 @@ class Client:
                     await _content(answer)
                 return await answer.read()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Unreachable(f"no answer from {url}: {error or type(error).__name__}") from error
+            raise _unreachable(url, error) from error
 
     async def upload(self, url: str, path: Path, progress: Callable[[int], None]) -> None:
         """Stream a file to an upload address, which is its own credential; report bytes as they leave."""
@@ -68,6 +69,12 @@ class Client:
         if self._session is None:
             raise RuntimeError("the client is used outside of its context")
         return self._session
+
+
+def _unreachable(url: str, error: Exception) -> Unreachable:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return Unreachable(f"nobody listens at {urlsplit(url).netloc}; is the platform up? (`geodag up`)")
+    return Unreachable(f"no answer from {url}: {error or type(error).__name__}")
 
 
 async def _chunks(path: Path, progress: Callable[[int], None]) -> AsyncIterator[bytes]:

@@ -8,6 +8,7 @@ import typer
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import row_table, show
 from cli.target import Target
+from core.statuses import JobStatus
 
 JOB_COLUMNS = ("job_id", "workflow_id", "status", "created_at", "completed_at", "correlation_id")
 EVENT_COLUMNS = ("time", "node", "event", "status", "detail")
@@ -15,7 +16,7 @@ Json = dict[str, Any]
 
 
 def jobs(
-    status: Annotated[str | None, typer.Option(help="Only jobs in this status, e.g. RUNNING.")] = None,
+    status: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="Only jobs in this status.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,

@@ -1,6 +1,7 @@
 """`geodag submit`: a file through an upload address into the platform, with its progress."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from core.ids import asset_id
 
 FINAL_STATES = frozenset({"completed", "failed", "cancelled"})
 WAIT_SECONDS = 20
+PATIENCE_SECONDS = 60.0
+"""How long nobody may answer before waiting ends; a platform that restarts takes less."""
 MAX_WAIT_SECONDS = 6 * 3600.0
 Json = dict[str, Any]
 
@@ -144,19 +147,36 @@ async def _upload(client: Client, target: Target, order: Order, display: "Submit
 
 
 async def wait_for_request(client: Client, target: Target, request_id: str, display: "SubmitDisplay") -> Json:
-    """Return the status of a request once it is final, showing each status on the way."""
+    """Return the status of a request once it is final, showing each status on the way.
+
+    A platform that is away for a while loses no request, so neither does the one who waits for it.
+    """
     url = f"{target.urls.gateway}/api/platform/status/{request_id}"
     before: Json = {}
     async with asyncio.timeout(MAX_WAIT_SECONDS):
         while True:
             waiting = f"?wait={WAIT_SECONDS}" if before else ""
-            status: Json = await client.call("GET", url + waiting)
+            status: Json = await _patiently_get(client, url + waiting)
             display.status(status)
             if status["state"] in FINAL_STATES:
                 return status
             if status == before:
                 await asyncio.sleep(0.2)
             before = status
+
+
+async def _patiently_get(client: Client, url: str) -> Json:
+    """Return the answer of a GET; ask again while nobody answers, up to PATIENCE_SECONDS."""
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            answer: Json = await client.call("GET", url)
+        except CliError as error:
+            if error.exit_code is not ExitCode.UNREACHABLE or time.monotonic() > give_up:
+                raise
+            await asyncio.sleep(0.5)
+        else:
+            return answer
 
 
 class SubmitDisplay:
@@ -172,8 +192,8 @@ class SubmitDisplay:
         )  # fmt: skip
         self._upload = self._transfer.add_task(f"upload {order.file.name}", total=order.file.stat().st_size)
         self._process = self._steps.add_task("accepted", total=None, note="", visible=False)
-        console = Console(stderr=True)
-        self._live = Live(Group(self._transfer, self._steps), console=console, refresh_per_second=10)
+        self._console = Console(stderr=True)
+        self._live = Live(Group(self._transfer, self._steps), console=self._console, refresh_per_second=10)
 
     def __enter__(self) -> "SubmitDisplay":
         self._live.start()
@@ -181,6 +201,8 @@ class SubmitDisplay:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+        if not self._console.is_terminal:
+            self._console.line()  # Rich leaves the last line open where it cannot draw over it.
 
     def uploaded(self, size_bytes: int) -> None:
         """Move the upload's bar."""

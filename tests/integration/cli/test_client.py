@@ -26,6 +26,8 @@ class Peer:
         self.url = ""
         self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
         self.states = iter(["queued", "processing", "processing", "completed"])
+        self.away = 0
+        """How many more status calls meet a platform that restarts."""
 
     async def answer(self, request: web.Request) -> web.Response:
         self.seen.append((request.method, request.path_qs, dict(request.headers), await request.read()))
@@ -33,6 +35,11 @@ class Peer:
             return web.json_response(PROBLEM, status=403, content_type="application/problem+json")
         if request.path == "/broken":
             return web.Response(status=502, text="<html>secret inside</html>", content_type="text/html")
+        if request.path.startswith("/api/platform/status/") and self.away:
+            self.away -= 1
+            if self.away % 2 and request.transport:
+                request.transport.abort()
+            return web.json_response({"code": "DATABASE_UNAVAILABLE"}, status=503)
         if request.path.startswith("/api/platform/status/"):
             return web.json_response({"request_id": "r1", "state": next(self.states), "progress": {}})
         return web.json_response({"ok": True})
@@ -76,7 +83,7 @@ async def test_an_answer_that_is_no_json_is_not_quoted(peer: Peer) -> None:
 async def test_nobody_listening_is_unreachable() -> None:
     port = choose_ports(("nobody",), {})["nobody"]
     async with Client("k1") as client:
-        with pytest.raises(Unreachable, match=str(port)):
+        with pytest.raises(Unreachable, match=f"{port}.*geodag up"):
             await client.call("GET", f"http://{HOST}:{port}/x")
 
 
@@ -104,6 +111,27 @@ async def test_waiting_ends_with_the_final_state_and_long_polls_on_the_way(peer:
             status = await wait_for_request(client, target, "r1", display)
     assert status["state"] == "completed"
     assert [path.partition("?")[2] for _, path, _, _ in peer.seen] == ["", "wait=20", "wait=20", "wait=20"]
+
+
+async def test_waiting_outlasts_a_platform_that_restarts(peer: Peer, tmp_path: Path) -> None:
+    peer.away = 3
+    path = tmp_path / "a.tif"
+    await asyncio.to_thread(path.write_bytes, b"x")
+    target = Target(Urls(peer.url, peer.url, peer.url), tmp_path)
+    async with Client("k1") as client:
+        with SubmitDisplay(Order(path, "ddh", {}, None)) as display:
+            status = await wait_for_request(client, target, "r1", display)
+    assert (status["state"], peer.away) == ("completed", 0)
+
+
+async def test_the_display_ends_its_last_line_where_it_cannot_draw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.tif"
+    await asyncio.to_thread(path.write_bytes, b"x")
+    with SubmitDisplay(Order(path, "ddh", {}, None)) as display:
+        display.status({"state": "completed", "progress": {}})
+    assert capsys.readouterr().err.endswith("\n")
 
 
 def test_a_home_that_was_never_started_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
