@@ -33,7 +33,8 @@ class RangedFile(FileResponse):
 
         await super().__call__(scope, receive, pass_on)
         if refused is not None:
-            detail = ErrorDetail(code=_CODES[refused["status"]], field="Range", value=wanted[:100], message=_SAID)
+            code = _CODES[refused["status"]]
+            detail = ErrorDetail(code=code, field="Range", value=wanted[:100], message=_SAID, user_fixable=True)
             response = problem(detail, scope["path"], HTTPStatus(refused["status"]))
             if (size := Headers(raw=refused["headers"]).get("content-range")) is not None:
                 response.headers["Content-Range"] = size

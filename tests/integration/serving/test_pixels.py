@@ -230,7 +230,7 @@ def test_a_range_that_cannot_be_is_the_callers_error(world: ServingWorld, dem: s
     assert (refused.status, refused.headers["content-type"]) == (status, "application/problem+json")
     assert refused.headers["cache-control"] == "private, no-store"
     told = json.loads(refused.body)
-    assert (told["status"], told["field"], told["value"]) == (status, "Range", wanted)
+    assert (told["status"], told["field"], told["value"], told["user_fixable"]) == (status, "Range", wanted, True)
     size = world.blob("dem.tif").stat().st_size
     assert refused.headers.get("content-range") == (f"bytes */{size}" if status == 416 else None)
 
