@@ -6,7 +6,7 @@ import pytest
 
 from core import ids
 from core.b2b import ApproveRequest, RejectRequest, VersionAddress, parse, parse_body
-from core.errors import CallerError, Forbidden, ParameterInvalid
+from core.errors import CallerError, Forbidden, ParameterInvalid, PayloadTooLarge
 from core.identity import Caller, Role
 from core.models.business import Platform
 from core.submission import check_blob_name, own_platform, parse_submission, platform_id_of
@@ -260,7 +260,7 @@ def test_a_body_that_is_no_plain_json_object_is_refused(raw: bytes) -> None:
 
 
 def test_a_body_has_a_limit() -> None:
-    with pytest.raises(ParameterInvalid, match="at most 1048576"):
+    with pytest.raises(PayloadTooLarge, match="at most 1048576"):
         parse_body(b" " * 1_048_577)
 
 
