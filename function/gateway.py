@@ -1,5 +1,6 @@
 """What every function of the gateway needs, and the frame around each: caller, errors, logging."""
 
+import json
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -58,16 +59,17 @@ class Gateway:
             query=urlencode(query or {}),
             body=sent,
         )
-        return response_of(reply)
+        return response_of(reply, urlsplit(req.url).path)
 
 
-def response_of(reply: Reply) -> func.HttpResponse:
-    """Return an orchestrator's answer as the function's own."""
+def response_of(reply: Reply, instance: str) -> func.HttpResponse:
+    """Return an orchestrator's answer as the function's own; a problem names the path the caller knows."""
     headers = {name: value for name, value in reply.headers.items() if name != "Content-Type"}
     kind = reply.headers.get("Content-Type", "application/octet-stream")
-    return func.HttpResponse(
-        reply.body, status_code=reply.status, headers=headers, mimetype=kind.partition(";")[0].strip()
-    )
+    body = reply.body
+    if kind.startswith("application/problem+json"):
+        body = json.dumps(json.loads(body) | {"instance": instance}, ensure_ascii=False).encode()
+    return func.HttpResponse(body, status_code=reply.status, headers=headers, mimetype=kind.partition(";")[0].strip())
 
 
 def segment(value: str) -> str:

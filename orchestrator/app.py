@@ -67,7 +67,14 @@ ROUTERS: Sequence[APIRouter] = (
 
 def create_app(settings: OrchestratorSettings) -> FastAPI:
     """Return the app; nothing is connected before its lifespan begins, so the database may come later."""
-    app = FastAPI(title="geodag orchestrator", version=settings.build_id, lifespan=_lifespan, redoc_url=None)
+    app = FastAPI(
+        title="geodag orchestrator",
+        version=settings.build_id,
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
     app.state.settings = settings
     for router in ROUTERS:
         app.include_router(router)

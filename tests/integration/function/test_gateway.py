@@ -81,6 +81,7 @@ async def test_a_refusal_of_the_orchestrator_arrives_as_it_is(platform: Platform
     missing = {"container_name": "bronze", "blob_name": "ddh/none.tif"}
     reply = await platform.call("POST", "/api/platform/submit", body=submit_body(source=missing))
     assert (reply.status, reply.headers["Content-Type"]) == (422, "application/problem+json")
+    assert reply.body["instance"] == "/api/platform/submit"  # the path the partner knows
     assert (reply.body["code"], reply.body["field"], reply.body["user_fixable"]) == (
         "FILE_NOT_FOUND",
         "file",

@@ -136,3 +136,8 @@ async def test_liveness_and_readiness_are_open_and_tell_nothing(door: Door) -> N
 async def test_rebuild_is_refused_without_the_flag_in_the_environment(door: Door) -> None:
     code, body = await door.call("POST", "/api/v1/bootstrap/rebuild", caller="operator", service="gateway")
     assert (code, body["code"]) == (403, "FORBIDDEN")
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json"])
+async def test_the_list_of_routes_is_not_shown_to_anybody(door: Door, path: str) -> None:
+    assert await status(door, "GET", path) == 404
