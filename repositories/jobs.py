@@ -115,11 +115,14 @@ class JobRepository:
         )
 
     async def due_leases(self, owner_id: str, limit: int) -> Pending[DueJob]:
-        """Return active jobs of an owner with a lease that ran out or a task beyond its run time."""
+        """Return active jobs of an owner with a lease that ran out or a task beyond its run time.
+
+        IS NOT DISTINCT FROM keeps the planner from reading all jobs of the owner when statistics are stale.
+        """
         return await self._due(
             """
             SELECT job_id, owner_epoch FROM dagapp.dag_jobs
-            WHERE owner_id = %s AND status IN ('PENDING', 'RUNNING') AND job_id = ANY(ARRAY(
+            WHERE owner_id IS NOT DISTINCT FROM %s AND status IN ('PENDING', 'RUNNING') AND job_id = ANY(ARRAY(
                 SELECT job_id FROM dagapp.dag_attempts
                 WHERE state = 'leased' AND (lease_expires_at <= dagapp.clock()
                     OR leased_at + make_interval(secs => timeout_seconds) <= dagapp.clock())
@@ -135,8 +138,10 @@ class JobRepository:
             self._conn,
             scalar_row,
             """
-            SELECT extract(epoch FROM min(wake_at) - dagapp.clock())::float8 FROM dagapp.dag_jobs
-            WHERE owner_id = %s AND status IN ('PENDING', 'RUNNING')
+            SELECT extract(epoch FROM (
+                SELECT wake_at FROM dagapp.dag_jobs
+                WHERE owner_id = %s AND status IN ('PENDING', 'RUNNING') AND wake_at IS NOT NULL
+                ORDER BY wake_at LIMIT 1) - dagapp.clock())::float8
             """,
             (owner_id,),
         )
