@@ -7,7 +7,6 @@ import pytest
 from psycopg import AsyncConnection, conninfo, sql
 
 from orchestrator.deps import MAX_BODY_BYTES
-from repositories import roles
 from tests.support.databases import Database
 from tests.support.doors import Door
 from tests.support.waiting import await_until
@@ -151,10 +150,11 @@ async def test_without_a_database_callers_are_told_to_come_back_and_the_process_
 
 
 async def allow_connections(database: Database, allowed: bool) -> None:
+    """Close or open this test's own database; the server and its roles belong to every test."""
     admin = conninfo.make_conninfo(database.admin, dbname="postgres")
     async with await AsyncConnection.connect(admin, autocommit=True) as conn:
-        change = sql.SQL("ALTER ROLE {} " + ("LOGIN" if allowed else "NOLOGIN"))
-        await conn.execute(change.format(sql.Identifier(roles.ORCHESTRATOR)))
+        change = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
+        await conn.execute(change.format(sql.Identifier(database.name), sql.Literal(allowed)))
         if not allowed:
             await conn.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database.name,)
