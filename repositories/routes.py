@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from datetime import datetime
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import Connection
 from psycopg.rows import class_row
@@ -10,6 +10,14 @@ from pydantic import BaseModel, ConfigDict
 
 from core.access import AssetFacts, VersionFacts
 from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState
+
+_ROUTES: LiteralString = (
+    "SELECT asset_id, version_ordinal, platform_id, data_type, clearance_state, exposure,"
+    " latest_approved_version_ordinal, asset_deleted, version_deleted, approval_state, processing_state,"
+    " revision, title, description, blob_path, blob_sha256, blob_size_bytes, content_hash, render,"
+    " stac_item_id, stac_collection_id, stac_item, updated_at"
+    " FROM dagserve.routes"
+)
 
 
 class Route(BaseModel):
@@ -66,12 +74,7 @@ def find_route(conn: Connection[Any], asset_id: str, ordinal: int | None) -> Rou
     """Return one version of an asset; without an ordinal the latest approved one. One read by primary key."""
     with conn.cursor(row_factory=class_row(Route)) as cursor:
         cursor.execute(
-            "SELECT asset_id, version_ordinal, platform_id, data_type, clearance_state, exposure,"
-            " latest_approved_version_ordinal, asset_deleted, version_deleted, approval_state, processing_state,"
-            " revision, title, description, blob_path, blob_sha256, blob_size_bytes, content_hash, render,"
-            " stac_item_id, stac_collection_id, stac_item, updated_at"
-            " FROM dagserve.routes WHERE asset_id = %s"
-            " AND version_ordinal = coalesce(%s, latest_approved_version_ordinal)",
+            _ROUTES + " WHERE asset_id = %s AND version_ordinal = coalesce(%s, latest_approved_version_ordinal)",
             (asset_id, ordinal),
         )
         return cursor.fetchone()
@@ -81,11 +84,7 @@ def routes_of_collection(conn: Connection[Any], collection_id: str) -> Generator
     """Yield the versions that are catalogued in a collection, as they come; the caller stops when it has enough."""
     with conn.cursor(row_factory=class_row(Route)) as cursor:
         yield from cursor.stream(
-            "SELECT asset_id, version_ordinal, platform_id, data_type, clearance_state, exposure,"
-            " latest_approved_version_ordinal, asset_deleted, version_deleted, approval_state, processing_state,"
-            " revision, title, description, blob_path, blob_sha256, blob_size_bytes, content_hash, render,"
-            " stac_item_id, stac_collection_id, stac_item, updated_at"
-            " FROM dagserve.routes WHERE stac_collection_id = %s",
+            _ROUTES + " WHERE stac_collection_id = %s",
             (collection_id,),
         )
 
