@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from core.errors import NotFound, Unauthenticated
-from core.identity import SERVICE_ROLES, Caller, KeyFile, Role, presented_key
+from core.identity import Caller, KeyFile, Role, presented_key
 
 
 class Authenticator:
@@ -23,10 +23,10 @@ class Authenticator:
             raise Unauthenticated(
                 "a credential is required: X-API-Key, or Authorization: Bearer", remediation="Send your API key."
             )
-        caller = self._keys.find(key)
-        if caller is None or caller.roles <= SERVICE_ROLES:
+        caller = self._keys.find_caller(key)
+        if caller is None:
             raise Unauthenticated("the credential is not known")
-        return caller.model_copy(update={"roles": caller.roles - SERVICE_ROLES})
+        return caller
 
     def operator(self, headers: Mapping[str, str]) -> Caller:
         """Return the caller of an operational route, which is not there for everybody else.

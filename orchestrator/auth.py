@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from core.errors import Forbidden, Unauthenticated
-from core.identity import SERVICE_HEADER, SERVICE_ROLES, Caller, KeyFile, Role, presented_key
+from core.identity import SERVICE_HEADER, Caller, KeyFile, Role, presented_key
 
 
 class Authenticator:
@@ -22,10 +22,9 @@ class Authenticator:
         key = presented_key(headers)
         if key is None:
             raise Unauthenticated("a credential is required: X-API-Key, or Authorization: Bearer")
-        found = self._keys.find(key)
-        if found is None or found.roles <= SERVICE_ROLES:
+        caller = self._keys.find_caller(key)
+        if caller is None:
             raise Unauthenticated("the credential is not known")
-        caller = found.model_copy(update={"roles": found.roles - SERVICE_ROLES})
         if not caller.has(*roles):
             raise Forbidden(f"this needs the role {' or '.join(sorted(roles))}")
         return caller
