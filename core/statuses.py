@@ -72,6 +72,7 @@ NODE_TRANSITIONS: Final[Transitions[NodeStatus]] = {
         {
             NodeStatus.WAITING,
             NodeStatus.DISPATCHED,
+            NodeStatus.RUNNING,
             NodeStatus.COMPLETED,
             NodeStatus.FAILED,
             NodeStatus.SKIPPED,

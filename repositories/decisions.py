@@ -20,8 +20,9 @@ _UPDATE = """
 WITH doc AS MATERIALIZED (SELECT %(document)s::jsonb AS d),
 updated_jobs AS (
     UPDATE dagapp.dag_jobs AS j
-    SET status = u.status, version = u.version, paused_at = u.paused_at, wake_at = u.wake_at,
-        deadline_at = u.deadline_at, outputs = u.outputs, error = u.error, warnings = u.warnings,
+    SET status = u.status, version = u.version, run_no = u.run_no, priority = u.priority, paused_at = u.paused_at,
+        wake_at = u.wake_at, deadline_at = u.deadline_at, waiting_for = u.waiting_for, outputs = u.outputs,
+        outputs_ref = u.outputs_ref, error = u.error, warnings = u.warnings,
         evaluation_failures = u.evaluation_failures, updated_at = u.updated_at,
         started_at = u.started_at, completed_at = u.completed_at
     FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_jobs, d -> 'jobs') AS u
@@ -32,13 +33,15 @@ updated_nodes AS (
     UPDATE dagapp.dag_node_states AS n
     SET status = u.status, task_id = u.task_id, attempt = u.attempt, retries_used = u.retries_used,
         losses_used = u.losses_used, not_before = u.not_before, skip_reason = u.skip_reason,
-        waiting_for = u.waiting_for, input_params = u.input_params, output = u.output, error = u.error,
-        ready_at = u.ready_at, first_dispatched_at = u.first_dispatched_at,
+        waiting_for = u.waiting_for, input_params = u.input_params, input_ref = u.input_ref,
+        params_override = u.params_override, output = u.output, output_ref = u.output_ref,
+        outcomes = u.outcomes, error = u.error, ready_at = u.ready_at, first_dispatched_at = u.first_dispatched_at,
         dispatched_at = u.dispatched_at, started_at = u.started_at, completed_at = u.completed_at
     FROM doc, jsonb_to_recordset(d -> 'nodes') AS u(
         job_id text, node_id text, from_status text, status text, task_id text, attempt integer,
         retries_used integer, losses_used integer, not_before timestamptz, skip_reason text,
-        waiting_for jsonb, input_params jsonb, output jsonb, error jsonb, ready_at timestamptz,
+        waiting_for jsonb, input_params jsonb, input_ref jsonb, params_override jsonb, output jsonb,
+        output_ref jsonb, outcomes jsonb, error jsonb, ready_at timestamptz,
         first_dispatched_at timestamptz, dispatched_at timestamptz, started_at timestamptz,
         completed_at timestamptz)
     WHERE n.job_id = ANY(%(node_job_ids)s) AND n.node_id = ANY(%(node_ids)s)
@@ -48,9 +51,9 @@ updated_nodes AS (
 created_attempts AS (
     INSERT INTO dagapp.dag_attempts
         (task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
-         token_hash, timeout_seconds, queued_at, redispatch_at)
+         token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child)
     SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority,
-        params_digest, token_hash, timeout_seconds, queued_at, redispatch_at
+        params_digest, token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child
     FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'new_attempts')
 ),
 updated_attempts AS (
@@ -65,10 +68,10 @@ updated_attempts AS (
 ),
 created_results AS (
     INSERT INTO dagapp.dag_task_results
-        (task_id, job_id, node_id, attempt, status, output, error, findings, metrics, worker_id,
-         reported_at, processed, disposition)
-    SELECT task_id, job_id, node_id, attempt, status, output, error, findings, metrics, worker_id,
-        reported_at, processed, disposition
+        (task_id, job_id, node_id, attempt, status, output, output_ref, outcomes, error, findings, metrics,
+         worker_id, reported_at, processed, disposition)
+    SELECT task_id, job_id, node_id, attempt, status, output, output_ref, outcomes, error, findings, metrics,
+        worker_id, reported_at, processed, disposition
     FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_task_results, d -> 'new_results')
     ON CONFLICT (task_id) DO NOTHING
 ),
@@ -116,11 +119,11 @@ class DecisionRepository:
                     (job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                      owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                      submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                     completed_at)
+                     completed_at, input_refs, depth, waiting_for)
                 SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                     owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                     submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                    completed_at
+                    completed_at, input_refs, depth, waiting_for
                 FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_jobs, d -> 'jobs')
             ),
             new_nodes AS (
@@ -136,9 +139,10 @@ class DecisionRepository:
             new_attempts AS (
                 INSERT INTO dagapp.dag_attempts
                     (task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
-                     token_hash, timeout_seconds, queued_at, redispatch_at)
+                     token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child)
                 SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority,
-                    params_digest, token_hash, timeout_seconds, queued_at, redispatch_at
+                    params_digest, token_hash, timeout_seconds, queued_at, redispatch_at,
+                    heartbeat_timeout_seconds, child
                 FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'attempts')
             )
             INSERT INTO dagapp.dag_job_events

@@ -39,7 +39,7 @@ class JobRepository:
             SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                 submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                completed_at
+                completed_at, input_refs, depth, waiting_for, outputs_ref
             FROM dagapp.dag_jobs WHERE job_id = ANY(%s) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED
             """,
             (list(job_ids),),
@@ -53,7 +53,7 @@ class JobRepository:
                 SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no,
                     version, owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id,
                     correlation_id, submitted_by, outputs, error, warnings, evaluation_failures, created_at,
-                    updated_at, started_at, completed_at
+                    updated_at, started_at, completed_at, input_refs, depth, waiting_for, outputs_ref
                 FROM dagapp.dag_jobs WHERE job_id = %s
                 """,
                 (job_id,),
@@ -68,7 +68,7 @@ class JobRepository:
                 SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                     owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                     submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                    completed_at
+                    completed_at, input_refs, depth, waiting_for, outputs_ref
                 FROM dagapp.dag_jobs WHERE %(status)s::text IS NULL OR status = %(status)s
                 ORDER BY created_at DESC, job_id LIMIT %(limit)s
                 """,

@@ -24,7 +24,7 @@ class NodeRepository:
             """
             SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                 waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,
-                first_dispatched_at, dispatched_at, started_at, completed_at
+                first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes
             FROM dagapp.dag_node_states WHERE job_id = ANY(%s)
             """,
             (list(job_ids),),

@@ -22,8 +22,8 @@ class ResultRepository:
             self._conn,
             class_row(TaskResultRow),
             """
-            SELECT task_id, job_id, node_id, attempt, status, output, error, findings, metrics, worker_id, reported_at,
-                processed, disposition
+            SELECT task_id, job_id, node_id, attempt, status, output, output_ref, outcomes, error, findings, metrics,
+                worker_id, reported_at, processed, disposition
             FROM dagapp.dag_task_results WHERE job_id = ANY(%s) AND NOT processed
             ORDER BY reported_at, task_id LIMIT %s
             """,

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from core.dag.graph import Graph, build_graph
 from core.dag.input_spec import InputSpec
-from core.dag.nodes import AnyNode, Defaults, Definition, Node, PositiveSeconds, TaskNode
+from core.dag.nodes import AnyNode, Concurrency, Defaults, Definition, Node, PositiveSeconds, TaskNode
 from core.dag.retry import RetryPolicy, merge
 from core.dag.templates import Program, compile_value
 from core.ids import canonical_json, digest
@@ -29,6 +29,8 @@ class Workflow(Definition):
     priority: Annotated[int, Field(ge=0, le=10)] = 5
     deadline_seconds: PositiveSeconds | None = None
     on_failure: Literal["drain", "cancel"] = "drain"
+    concurrency: Concurrency | None = Field(default=None, description="A slot that the job holds.")
+    deduplicate: Literal["inputs"] | None = Field(default=None, description="Equal inputs are the same job.")
     inputs: dict[str, InputSpec] = Field(default={})
     outputs: dict[str, Any] = Field(default={})
     defaults: Defaults = Defaults()

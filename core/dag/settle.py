@@ -6,7 +6,17 @@ from typing import Any, assert_never
 from pydantic import ValidationError
 
 from core.dag.graph import Verdict, edge, rule_of, verdict
-from core.dag.nodes import EndNode, JoinRule, StartNode, TaskNode
+from core.dag.nodes import (
+    ConditionalNode,
+    EndNode,
+    FanInNode,
+    FanOutNode,
+    GateNode,
+    JoinRule,
+    StartNode,
+    TaskNode,
+    WorkflowNode,
+)
 from core.dag.run import Prepared, Run
 from core.dag.state import Dispatch
 from core.dag.templates import TemplateFailed, render
@@ -78,6 +88,8 @@ def _go(run: Run, node_id: str) -> None:
                 run.wait_for(node_id, "paused")
             elif not run.overdue and node_id not in run.prepared:
                 _prepare(run, node_id, node)
+        case ConditionalNode() | FanOutNode() | FanInNode() | GateNode() | WorkflowNode():
+            raise TypeError(f"the loader lets no {node.type} pass yet")
         case _ as never:
             assert_never(never)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from core.models.engine import Attempt, Job, NodeState, TaskResultRow
+from core.models.engine import Attempt, Command, FanOut, Job, NodeState, TaskResultRow
 from core.statuses import AttemptState
 
 
@@ -27,6 +27,20 @@ class JobState:
     """Unprocessed inbox rows of this job, oldest first."""
     may_expire_leases: bool = True
     """False while the outage rule holds: nobody could renew, so no lease counts as lost."""
+    children: Mapping[str, NodeState] = field(default_factory=dict)
+    """Of the children of fan-outs only those that something happens to: results in the inbox, timers due."""
+    fan_outs: Mapping[str, FanOut] = field(default_factory=dict)
+    """By node id, of the fan-outs that were expanded."""
+    next_items: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """By node id, the items from `next_child * batch_size` on, as many as there may be room for."""
+    pauses: frozenset[str] = frozenset()
+    """Switches in force: `all`, `workflow:<id>`, `queue:<name>`."""
+    slots: frozenset[str] = frozenset()
+    """Holders of this job (its id, task ids) whose slot is granted."""
+    payloads: Mapping[str, Any] = field(default_factory=dict)
+    """By blob name, what was fetched of large values."""
+    commands: Sequence[Command] = ()
+    """Unprocessed commands to this job, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,46 @@ class Dispatch:
     params: Mapping[str, Any]
     timeout_seconds: float
     priority: int
+    heartbeat_timeout_seconds: float | None = None
+    child: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The items of a fan-out, to be stored once."""
+
+    node_id: str
+    items: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StartJob:
+    """A child job to create in the same transaction, for the attempt `task_id` of a workflow node."""
+
+    node_id: str
+    task_id: str
+    workflow_id: str
+    definition_hash: str
+    inputs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRequest:
+    """A holder that wants a slot of `key`; it is asked for once and granted in order."""
+
+    key: str
+    limit: int
+    holder: str
+    node_id: str | None
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A large value that the evaluation must read before it can decide: the blob, and the keys inside it."""
+
+    blob: str
+    path: tuple[str | int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +139,22 @@ class Decision:
     events: tuple[Event, ...] = ()
     wake_at: datetime | None = None
     """Next timer of the job after this decision."""
+    fan_outs: tuple[FanOut, ...] = ()
+    """Rows that changed; one that was not there before comes with its `Expansion`."""
+    expansions: tuple[Expansion, ...] = ()
+    children: tuple[NodeState, ...] = ()
+    """Loaded children that changed."""
+    new_children: tuple[NodeState, ...] = ()
+    child_jobs: tuple[StartJob, ...] = ()
+    slot_requests: tuple[SlotRequest, ...] = ()
+    slots_freed: tuple[str, ...] = ()
+    """Holders that hold nothing any more."""
+    commands_done: tuple[tuple[int, str], ...] = ()
+    """(command_id, outcome) of the commands consumed."""
+    reset: tuple[str, ...] = ()
+    """Nodes that start anew: their children, fan-outs and checkpoints are deleted."""
+    needs: tuple[Need, ...] = ()
+    """When not empty, nothing else counts: fetch these and evaluate again."""
 
     @property
     def ended(self) -> bool:

@@ -70,6 +70,7 @@ class Job(Table):
         Index("owner_wake", ("owner_id", "wake_at"), where="status IN ('PENDING','RUNNING')"),
         Index("unowned", ("created_at",), where="owner_id IS NULL AND status IN ('PENDING','RUNNING')"),
         Index("correlation", ("correlation_id",), where="correlation_id IS NOT NULL"),
+        Index("parent", ("parent_task_id",), where="parent_task_id IS NOT NULL"),
         Index("created", ("created_at",)),
     )
 
@@ -87,7 +88,7 @@ class Job(Table):
     paused_at: datetime | None = None
     wake_at: datetime | None = Field(default=None, description="Next timer of this job, NULL when it has none.")
     deadline_at: datetime | None = None
-    parent_task_id: str | None = None
+    parent_task_id: str | None = Field(default=None, description="Task of the node that this job is the child of.")
     correlation_id: str | None = Field(default=None, description="The request this job works for.")
     submitted_by: str | None = Field(default=None, description="Subject of the credential that created it.")
     outputs: Json | None = Field(default=None, description="Declared outputs, set when the job completes.")
@@ -98,6 +99,10 @@ class Job(Table):
     updated_at: Annotated[datetime, Column(default="dagapp.clock()")]
     started_at: datetime | None = None
     completed_at: datetime | None = None
+    input_refs: Json | None = Field(default=None, description="Input name -> `PayloadRef` of values above 64 KiB.")
+    depth: Annotated[int, Column("smallint", default="0")] = Field(default=0, description="0 for a job without parent.")
+    waiting_for: Json | None = Field(default=None, description="{kind, detail}: why the whole job does not run now.")
+    outputs_ref: Json | None = Field(default=None, description="`PayloadRef` of outputs above 64 KiB.")
 
 
 class NodeState(Table):
@@ -107,6 +112,10 @@ class NodeState(Table):
     __primary_key__: ClassVar = ("job_id", "node_id")
     __storage__: ClassVar = "fillfactor=70"
     __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
+    __indexes__: ClassVar = (
+        Index("child", ("job_id", "parent_node_id", "fan_out_index"), where="parent_node_id IS NOT NULL"),
+        Index("child_due", ("job_id", "not_before"), where="parent_node_id IS NOT NULL AND status = 'WAITING'"),
+    )
 
     job_id: Annotated[str, Column("varchar(64)")]
     node_id: Annotated[str, Column("varchar(64)")]
@@ -131,6 +140,11 @@ class NodeState(Table):
     dispatched_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
+    input_ref: Json | None = Field(default=None, description="`PayloadRef` of rendered params above 64 KiB.")
+    output_ref: Json | None = Field(default=None, description="`PayloadRef` of an output above 64 KiB.")
+    outcomes: Annotated[list[Any] | None, Column("jsonb")] = Field(
+        default=None, description="Of a child that is a batch: what became of each item."
+    )
 
 
 class Attempt(Table):
@@ -168,6 +182,10 @@ class Attempt(Table):
     progress: Json | None = None
     peak_rss_bytes: Annotated[int | None, Column("bigint")] = None
     reason: str | None = Field(default=None, description="Why it was expired, released or revoked.")
+    heartbeat_timeout_seconds: Annotated[float | None, Column("double precision")] = Field(
+        default=None, description="Length of its lease, when not the usual one."
+    )
+    child: Annotated[bool, Column(default="false")] = Field(default=False, description="Of a child of a fan-out.")
 
 
 class TaskResultRow(Table):
@@ -190,6 +208,8 @@ class TaskResultRow(Table):
     reported_at: Annotated[datetime, Column(default="dagapp.clock()")]
     processed: Annotated[bool, Column(default="false")] = False
     disposition: str | None = Field(default=None, description="applied | superseded | poison")
+    output_ref: Json | None = Field(default=None, description="`PayloadRef` of an output above 64 KiB.")
+    outcomes: Annotated[list[Any] | None, Column("jsonb")] = Field(default=None, description="Per item of a batch.")
 
 
 class JobEvent(Table):
@@ -227,6 +247,122 @@ class Checkpoint(Table):
     saved_at: Annotated[datetime, Column(default="dagapp.clock()")]
 
 
+class FanOut(Table):
+    """Where one fan-out stands; counts are of items, `next_child`, `child_count` and `active` of tasks."""
+
+    __table_name__: ClassVar[str] = "dag_fan_outs"
+    __primary_key__: ClassVar = ("job_id", "node_id")
+    __storage__: ClassVar = "fillfactor=70"
+    __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
+
+    job_id: Annotated[str, Column("varchar(64)")]
+    node_id: Annotated[str, Column("varchar(64)")]
+    state: str = Field(description="expanding | running | stopping | done")
+    item_count: int
+    child_count: int
+    batch_size: int
+    max_concurrency: int = Field(description="Tasks in the window; can be changed while it runs.")
+    tolerated: int = Field(description="Items that may fail.")
+    next_child: Annotated[int, Column(default="0")] = Field(default=0, description="Number of the next child to make.")
+    active: Annotated[int, Column(default="0")] = Field(default=0, description="Children that were made and not ended.")
+    succeeded: Annotated[int, Column(default="0")] = 0
+    failed: Annotated[int, Column(default="0")] = 0
+    skipped: Annotated[int, Column(default="0")] = 0
+    failures: Annotated[list[Any], Column("jsonb", default="'[]'::jsonb")] = Field(
+        default_factory=list, description="The first 100: {index, error}."
+    )
+    wake_at: datetime | None = Field(default=None, description="Not later than the next timer of any child.")
+    created_at: datetime
+    completed_at: datetime | None = None
+
+
+class FanOutItems(Table):
+    """500 items of a fan-out, stored once."""
+
+    __table_name__: ClassVar[str] = "dag_fan_out_items"
+    __primary_key__: ClassVar = ("job_id", "node_id", "chunk_no")
+    __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
+
+    job_id: Annotated[str, Column("varchar(64)")]
+    node_id: Annotated[str, Column("varchar(64)")]
+    chunk_no: int = Field(description="Holds the items from 500 * chunk_no on.")
+    items: Annotated[list[Any], Column("jsonb")]
+
+
+class Command(Table):
+    """A wish that travels from one job to another, or to a job that somebody held; consumed by its next advance."""
+
+    __table_name__: ClassVar[str] = "dag_commands"
+    __primary_key__: ClassVar = ("command_id",)
+    __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
+    __indexes__: ClassVar = (Index("inbox", ("job_id",), where="processed_at IS NULL"),)
+
+    command_id: Annotated[int, Column("bigint", identity=True)]
+    job_id: Annotated[str, Column("varchar(64)")]
+    kind: Annotated[str, Column("varchar(32)")] = Field(description="cancel | pause | resume | priority | …")
+    args: Annotated[Json, Column(default="'{}'::jsonb")] = Field(default_factory=dict)
+    actor: str
+    reason: str | None = None
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    processed_at: datetime | None = None
+    outcome: str | None = Field(default=None, description="applied, or the code of the error.")
+
+
+class Limit(Table):
+    """How many may hold one key; its row lock orders grants."""
+
+    __table_name__: ClassVar[str] = "dag_limits"
+    __primary_key__: ClassVar = ("slot_key",)
+
+    slot_key: str
+    limit_count: int
+    updated_at: Annotated[datetime, Column(default="dagapp.clock()")]
+
+
+class Slot(Table):
+    """One holder of a key, or one that waits for it."""
+
+    __table_name__: ClassVar[str] = "dag_slots"
+    __primary_key__: ClassVar = ("slot_key", "holder")
+    __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
+    __indexes__: ClassVar = (
+        Index("waiting", ("slot_key", "priority", "requested_at"), where="granted_at IS NULL"),
+        Index("unnoticed", ("job_id",), where="granted_at IS NOT NULL AND NOT noticed"),
+        Index("job", ("job_id",)),
+    )
+
+    slot_key: str
+    holder: Annotated[str, Column("varchar(160)")] = Field(description="A job id, or a task id of one of its attempts.")
+    job_id: Annotated[str, Column("varchar(64)")]
+    node_id: Annotated[str | None, Column("varchar(64)")] = None
+    priority: Annotated[int, Column("smallint", default="5")] = 5
+    requested_at: datetime
+    granted_at: datetime | None = None
+    noticed: Annotated[bool, Column(default="false")] = Field(default=False, description="Its job acted on the grant.")
+
+
+class DeadLetter(Table):
+    """A message that nobody could use, and what became of it."""
+
+    __table_name__: ClassVar[str] = "dag_dead_letters"
+    __primary_key__: ClassVar = ("dead_letter_id",)
+    __indexes__: ClassVar = (Index("open", ("dead_at",), where="resolved_at IS NULL"),)
+
+    dead_letter_id: Annotated[int, Column("bigint", identity=True)]
+    message_id: str
+    queue: Annotated[str, Column("varchar(64)")]
+    task_id: Annotated[str | None, Column("varchar(160)")] = None
+    job_id: Annotated[str | None, Column("varchar(64)")] = None
+    body: Annotated[Any, Column("jsonb")] = Field(description="As received, without its token.")
+    reason: str
+    classification: str = Field(description="unreadable | unknown_task | refused | …")
+    delivery_count: Annotated[int, Column(default="0")] = 0
+    dead_at: datetime
+    resolved_at: datetime | None = None
+    resolution: str | None = Field(default=None, description="replayed | discarded | job_ended")
+    resolved_by: str | None = None
+
+
 class Setting(Table):
     """Switches read by every instance, for example `pause:all`."""
 
@@ -249,5 +385,11 @@ ENGINE_TABLES: tuple[type[Table], ...] = (
     TaskResultRow,
     JobEvent,
     Checkpoint,
+    FanOut,
+    FanOutItems,
+    Command,
+    Limit,
+    Slot,
+    DeadLetter,
     Setting,
 )

@@ -15,7 +15,8 @@ Cells = dict[str, str]
 READ, APPEND, WRITE, ALL = "S", "SI", "SIUD", "SIUDT"
 ENGINE = (
     "dag_workflows", "dag_orchestrators", "dag_workers", "dag_jobs", "dag_node_states", "dag_attempts",
-    "dag_task_results", "dag_checkpoints", "dag_settings",
+    "dag_task_results", "dag_checkpoints", "dag_settings", "dag_fan_outs", "dag_fan_out_items", "dag_commands",
+    "dag_limits", "dag_slots", "dag_dead_letters",
 )  # fmt: skip
 BUSINESS = ("platforms", "geospatial_assets", "asset_versions", "platform_requests", "platform_request_jobs")
 
