@@ -8,7 +8,7 @@ from pydantic import Field
 
 from core.dag.graph import Graph, build_graph
 from core.dag.input_spec import InputSpec
-from core.dag.nodes import AnyNode, Concurrency, Defaults, Definition, Node, PositiveSeconds, TaskNode
+from core.dag.nodes import AnyNode, Concurrency, Defaults, Definition, FanOutNode, Node, PositiveSeconds, TaskNode, Work
 from core.dag.retry import RetryPolicy, merge
 from core.dag.templates import Program, compile_value
 from core.ids import canonical_json, digest
@@ -60,9 +60,21 @@ class Workflow(Definition):
         return build_graph(self.nodes)
 
     @cached_property
+    def works(self) -> Mapping[str, Work]:
+        """What workers are asked to do, by node: of a task the task itself, of a fan-out the task of its children."""
+        found: dict[str, Work] = {}
+        for key, node in self.nodes.items():
+            match node:
+                case TaskNode():
+                    found[key] = node
+                case FanOutNode():
+                    found[key] = node.task
+        return found
+
+    @cached_property
     def params_programs(self) -> Mapping[str, Program]:
-        """Compiled params by task node."""
-        return {key: compile_value(node.params) for key, node in self.nodes.items() if isinstance(node, TaskNode)}
+        """Compiled params by node with work."""
+        return {key: compile_value(work.params) for key, work in self.works.items()}
 
     @cached_property
     def outputs_program(self) -> Program:
@@ -71,12 +83,8 @@ class Workflow(Definition):
 
     @cached_property
     def retry_policies(self) -> Mapping[str, RetryPolicy]:
-        """Merged retry policy by task node."""
-        return {
-            key: merge(node.retry, self.defaults.retry)
-            for key, node in self.nodes.items()
-            if isinstance(node, TaskNode)
-        }
+        """Merged retry policy by node with work."""
+        return {key: merge(work.retry, self.defaults.retry) for key, work in self.works.items()}
 
     def node(self, node_id: str) -> Node:
         """Return one vertex."""

@@ -14,8 +14,9 @@ from core.dag.definition import Workflow
 from core.dag.outcome import conclude, fail_job
 from core.dag.results import consume_results
 from core.dag.run import Run
-from core.dag.settle import dispatch, settle
+from core.dag.settle import settle
 from core.dag.state import Decision, JobState
+from core.dag.tasks import dispatch
 from core.dag.timers import next_wake, watch_attempts
 from core.errors import ErrorDetail
 from core.handlers_catalog import CATALOG, HandlerSpec

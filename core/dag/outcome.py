@@ -3,7 +3,7 @@
 from typing import Any
 
 from core.dag.run import Run
-from core.dag.settle import scope_of
+from core.dag.scope import scope_of
 from core.dag.templates import TemplateFailed, render
 from core.errors import ErrorDetail
 from core.statuses import JobStatus, NodeStatus
