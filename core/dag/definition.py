@@ -8,7 +8,19 @@ from pydantic import Field
 
 from core.dag.graph import Graph, build_graph
 from core.dag.input_spec import InputSpec
-from core.dag.nodes import AnyNode, Concurrency, Defaults, Definition, FanOutNode, Node, PositiveSeconds, TaskNode, Work
+from core.dag.nodes import (
+    AnyNode,
+    Concurrency,
+    Defaults,
+    Definition,
+    FanOutNode,
+    Node,
+    PositiveSeconds,
+    RetrySpec,
+    TaskNode,
+    Work,
+    WorkflowNode,
+)
 from core.dag.retry import RetryPolicy, merge
 from core.dag.templates import Program, compile_value
 from core.ids import canonical_json, digest
@@ -83,8 +95,12 @@ class Workflow(Definition):
 
     @cached_property
     def retry_policies(self) -> Mapping[str, RetryPolicy]:
-        """Merged retry policy by node with work."""
-        return {key: merge(work.retry, self.defaults.retry) for key, work in self.works.items()}
+        """Merged retry policy by node with work; a child job is not started again unless its node says so."""
+        policies = {key: merge(work.retry, self.defaults.retry) for key, work in self.works.items()}
+        for key, node in self.nodes.items():
+            if isinstance(node, WorkflowNode):
+                policies[key] = merge(node.retry, RetrySpec(max_retries=0))
+        return policies
 
     def node(self, node_id: str) -> Node:
         """Return one vertex."""

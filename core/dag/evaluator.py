@@ -62,7 +62,7 @@ def _evaluate(run: Run) -> None:
 def _revoke_strays(run: Run) -> None:
     """Revoke live attempts that no node waits for: of final nodes, or overtaken by a newer attempt."""
     for attempt in run.state.attempts.values():
-        node = run.nodes.get(attempt.node_id)
+        node = run.find(attempt.node_id)
         current = node is not None and node.task_id == attempt.task_id and node.status not in NODE_FINAL
         if not current:
             run.end_attempt(attempt, AttemptState.REVOKED, "nothing waits for it")

@@ -43,8 +43,7 @@ def engine_error(code: str, message: str) -> ErrorDetail:
 
 def fail_attempt(run: Run, node_id: str, error: ErrorDetail) -> None:
     """Charge a failure of the current attempt: the node waits for the next one, or fails."""
-    node = run.nodes[node_id]
-    policy = run.workflow.retry_policies[node_id]
+    node, policy = run.node(node_id), run.policy_of(node_id)
     detail = _with_history(node, error, run.now)
     match budget_of(error):
         case Budget.NONE:
@@ -62,7 +61,7 @@ def fail_attempt(run: Run, node_id: str, error: ErrorDetail) -> None:
 
 def _again_or_fail(run: Run, node_id: str, error: ErrorDetail, delay: float | None, **used: int) -> None:
     """Wait for another attempt; fail when there is no budget (`delay` None) or no time for it."""
-    node, policy = run.nodes[node_id], run.workflow.retry_policies[node_id]
+    node, policy = run.node(node_id), run.policy_of(node_id)
     if delay is None or not _in_time(node, policy, run.now, delay):
         run.fail_node(node_id, error)
         return

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.dag.definition import Workflow
 from core.dag.nodes import TaskNode
+from core.dag.retry import RetryPolicy
 from core.dag.state import AttemptEnd, Decision, Dispatch, Disposition, Event, JobState
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
@@ -59,6 +60,7 @@ class Run:
         self.catalog = catalog
         self.job: Job = state.job
         self.nodes: dict[str, NodeState] = dict(state.nodes)
+        self.children: dict[str, NodeState] = dict(state.children)
         self.prepared: dict[str, Prepared] = {}
         self.dispatches: dict[str, Dispatch] = {}
         self.redispatches: list[str] = []
@@ -84,6 +86,22 @@ class Run:
         """Return whether a node has ended for this run."""
         return self.nodes[node_id].status in NODE_FINAL
 
+    def find(self, node_id: str) -> NodeState | None:
+        """Return a vertex or a loaded child of a fan-out; None when there is none."""
+        return self.nodes.get(node_id) or self.children.get(node_id)
+
+    def node(self, node_id: str) -> NodeState:
+        """Return a vertex or a loaded child of a fan-out."""
+        return self.nodes[node_id] if node_id in self.nodes else self.children[node_id]
+
+    def _put(self, node: NodeState) -> None:
+        place = self.nodes if node.parent_node_id is None else self.children
+        place[node.node_id] = node
+
+    def policy_of(self, node_id: str) -> RetryPolicy:
+        """Return the retry policy of a vertex, or of the fan-out that a child belongs to."""
+        return self.workflow.retry_policies[self.node(node_id).parent_node_id or node_id]
+
     def failed(self) -> Iterator[str]:
         """Yield the failed nodes that fail the job, in the order of the graph."""
         for node_id in self.all_failed():
@@ -107,17 +125,18 @@ class Run:
     def attempt_of(self, node_id: str) -> Attempt | None:
         """Return the newest attempt of a node, when it was loaded and is the one that the node knows."""
         attempt = self.state.attempts.get(node_id)
-        return attempt if attempt is not None and attempt.task_id == self.nodes[node_id].task_id else None
+        return attempt if attempt is not None and attempt.task_id == self.node(node_id).task_id else None
 
     def move(self, node_id: str, status: NodeStatus, event: str | None = None, /, **fields: Any) -> None:
         """Write a node's status and fields, and the event of it; `fields["data"]` goes into the event."""
-        node = self.nodes[node_id]
+        node = self.node(node_id)
         check_transition(NODE_TRANSITIONS, node.status, status)
         data = fields.pop("data", {})
         fields["status"] = status
         if status in NODE_FINAL:
             fields |= {"completed_at": self.now, "waiting_for": None, "not_before": None}
-        self.nodes[node_id] = changed = node.model_copy(update=fields)
+        changed = node.model_copy(update=fields)
+        self._put(changed)
         task_id = changed.task_id if node.status is not NodeStatus.PENDING else None
         self.events.append(Event(event or _NODE_EVENTS[status], status.value, node_id, task_id, data))
 
@@ -129,9 +148,9 @@ class Run:
 
     def wait_for(self, node_id: str, kind: str, detail: Any = None) -> None:
         """Note why a node does not go on; no event, nothing when it is noted already."""
-        reason = {"kind": kind, "detail": detail}
-        if self.nodes[node_id].waiting_for != reason:
-            self.nodes[node_id] = self.nodes[node_id].model_copy(update={"waiting_for": reason})
+        node, reason = self.node(node_id), {"kind": kind, "detail": detail}
+        if node.waiting_for != reason:
+            self._put(node.model_copy(update={"waiting_for": reason}))
 
     def move_job(self, status: JobStatus, **fields: Any) -> None:
         """Write the job's status and fields, and the event of it."""
@@ -172,7 +191,7 @@ class Run:
         """Return what changed."""
         if self.job.wake_at != wake_at:
             self.job = self.job.model_copy(update={"wake_at": wake_at})
-        before = self.state.nodes
+        before, loaded = self.state.nodes, self.state.children
         return Decision(
             job=self.job if self.job is not self.state.job else None,
             nodes=tuple(node for node_id, node in self.nodes.items() if node is not before[node_id]),
@@ -182,4 +201,6 @@ class Run:
             dispositions=tuple(self.dispositions),
             events=tuple(self.events),
             wake_at=wake_at,
+            children=tuple(child for key, child in self.children.items() if key in loaded and child is not loaded[key]),
+            new_children=tuple(child for key, child in self.children.items() if key not in loaded),
         )

@@ -65,6 +65,7 @@ def _skip(run: Run, node_id: str, reason: SkipReason) -> None:
 
 
 def _wake(run: Run, node_id: str) -> None:
+    """Let a WAITING node go on when what it waits for is there; types that wait for more than time have their case."""
     not_before = run.nodes[node_id].not_before
     if not_before is None or not_before <= run.now:
         run.move(node_id, NodeStatus.READY, ready_at=run.now, not_before=None, waiting_for=None)
