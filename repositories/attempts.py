@@ -79,11 +79,15 @@ class AttemptRepository:
         )
 
     async def renew(self, beats: Sequence[Mapping[str, Any]], lease_seconds: float) -> None:
-        """Renew leases; `beats` are {task_id, progress, peak_rss_bytes}, whose None keeps what was known."""
+        """Renew leases; `beats` are {task_id, progress, peak_rss_bytes}, whose None keeps what was known.
+
+        `lease_seconds` is for attempts without a length of their own.
+        """
         await self._conn.execute(
             """
             UPDATE dagapp.dag_attempts AS a
-            SET lease_expires_at = dagapp.clock() + make_interval(secs => %s),
+            SET lease_expires_at = dagapp.clock()
+                    + make_interval(secs => coalesce(a.heartbeat_timeout_seconds, %s)),
                 progress = coalesce(u.progress, a.progress),
                 peak_rss_bytes = greatest(u.peak_rss_bytes, a.peak_rss_bytes)
             FROM jsonb_to_recordset(%s::jsonb) AS u(task_id text, progress jsonb, peak_rss_bytes bigint)

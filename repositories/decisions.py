@@ -203,6 +203,7 @@ class DecisionRepository:
     async def start(self, claims: Sequence[Row], worker_id: str, lease_seconds: float, events: Sequence[Row]) -> None:
         """Lease locked, queued attempts and let their nodes run; `claims` are {task_id, job_id, node_id, claim_id}.
 
+        `lease_seconds` is for attempts without a length of their own.
         IS NOT DISTINCT FROM keeps the planner from reading all queued attempts when statistics are stale.
         """
         await self._conn.execute(
@@ -211,7 +212,9 @@ class DecisionRepository:
             leased AS (
                 UPDATE dagapp.dag_attempts AS a
                 SET state = 'leased', claim_id = u.claim_id, worker_id = %(worker)s, leased_at = doc.now,
-                    lease_expires_at = doc.now + make_interval(secs => %(lease)s), redispatch_at = NULL
+                    lease_expires_at = doc.now
+                        + make_interval(secs => coalesce(a.heartbeat_timeout_seconds, %(lease)s)),
+                    redispatch_at = NULL
                 FROM doc, jsonb_to_recordset(d -> 'claims') AS u(task_id text, claim_id text)
                 WHERE a.task_id = ANY(%(task_ids)s) AND a.task_id = u.task_id
                     AND a.state IS NOT DISTINCT FROM 'queued'

@@ -111,7 +111,7 @@ class ClaimService:
         return ClaimAnswer(
             task_id=attempt.task_id,
             outcome=ClaimOutcome.GRANTED,
-            lease_seconds=self._lease_seconds,
+            lease_seconds=attempt.heartbeat_timeout_seconds or self._lease_seconds,
             handler=attempt.handler,
             params_digest=attempt.params_digest,
             checkpoint=None if checkpoint is None else {"phase": checkpoint.phase, "state": checkpoint.state},

@@ -10,6 +10,8 @@ from worker.reporter import Reporter
 from worker.supervisor import Supervisor
 from worker.tasks import RunningTask, TaskTable
 
+BEATS_A_LEASE = 3
+_SHORTEST_PAUSE_SECONDS = 0.1
 _RETRY_SECONDS = 1.0
 _OVERTIME_SECONDS = 15.0
 """A task that runs so long after its limit cannot be stopped; its lease is left to run out."""
@@ -47,7 +49,17 @@ class Heartbeat:
             except (NoAnswer, Refused) as exc:
                 pause = min(_RETRY_SECONDS, self._interval)
                 self._logger.warning("heartbeat not answered", extra={"reason": str(exc), "retry_seconds": pause})
-            await asyncio.sleep(pause)
+            await self._pause(pause)
+
+    async def _pause(self, seconds: float) -> None:
+        """Pause, but so that every lease can be renewed at least twice, also of a task that starts meanwhile."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while (left := began + min(seconds, self._pace()) - clock()) > 0:
+            await self._table.wait_added(left)
+
+    def _pace(self) -> float:
+        return max(self._table.shortest_lease_seconds / BEATS_A_LEASE, _SHORTEST_PAUSE_SECONDS)
 
     async def beat(self) -> None:
         """Send one heartbeat and obey the answer."""

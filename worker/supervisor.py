@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 
 from core.errors import Classification, ErrorDetail
 from core.handlers_catalog import HandlerSpec
@@ -27,7 +28,9 @@ class Supervisor:
     def start(self, message: TaskMessage, spec: HandlerSpec, answer: ClaimAnswer) -> RunningTask:
         """Start a task whose slot is taken already; the slot is given back when it ends."""
         deadline = asyncio.get_running_loop().time() + message.timeout_seconds
-        task = RunningTask(message, spec, deadline, checkpoint=answer.checkpoint)
+        task = RunningTask(
+            message, spec, deadline, checkpoint=answer.checkpoint, lease_seconds=answer.lease_seconds or math.inf
+        )
         self._table.add(task)
         task.job = asyncio.create_task(self._supervise(task), name=message.task_id)
         return task

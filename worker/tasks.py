@@ -1,6 +1,8 @@
 """The tasks a worker holds leases for, and the slots they take."""
 
 import asyncio
+import contextlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -16,6 +18,8 @@ class RunningTask:
     spec: HandlerSpec
     deadline: float
     """Loop time at which its run time is over."""
+    lease_seconds: float = math.inf
+    """How long its lease lasts without a heartbeat."""
     checkpoint: Json | None = None
     """The last one known: of the attempt before, or saved by this one."""
     progress: Json | None = None
@@ -107,6 +111,7 @@ class TaskTable:
 
     def __init__(self) -> None:
         self._tasks: dict[str, RunningTask] = {}
+        self._added = asyncio.Event()
 
     def __iter__(self) -> Iterator[RunningTask]:
         return iter(tuple(self._tasks.values()))
@@ -121,6 +126,19 @@ class TaskTable:
     def add(self, task: RunningTask) -> None:
         """Add a task that has just been granted."""
         self._tasks[task.task_id] = task
+        self._added.set()
+
+    @property
+    def shortest_lease_seconds(self) -> float:
+        """Return the length of the lease that runs out first without a heartbeat; infinite without tasks."""
+        return min((task.lease_seconds for task in self), default=math.inf)
+
+    async def wait_added(self, seconds: float) -> None:
+        """Wait until a task is added, at most so long."""
+        self._added.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._added.wait()
 
     def remove(self, task: RunningTask) -> None:
         """Forget a task that ended."""

@@ -48,6 +48,8 @@ def new_attempt(job_id: str, dispatch: Dispatch, now: datetime, token_hash: str 
         params_digest=digest(dispatch.params),
         token_hash=token_hash,
         timeout_seconds=dispatch.timeout_seconds,
+        heartbeat_timeout_seconds=dispatch.heartbeat_timeout_seconds,
+        child=dispatch.child,
         queued_at=now,
         redispatch_at=now + timedelta(seconds=redispatch_after_seconds(1)),
     )

@@ -9,7 +9,7 @@ from core.dag.nodes import NODE_TYPES, PLANNED_NODE_TYPES
 from core.dag.problems import Report
 from core.dag.yaml_source import Path
 
-PLANNED_NODE_WORDS = frozenset({"when", "concurrency", "heartbeat_timeout_seconds"})
+PLANNED_NODE_WORDS = frozenset({"when", "concurrency"})
 PLANNED_WORDS = frozenset({"concurrency", "deduplicate"})
 
 

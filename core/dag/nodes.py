@@ -78,6 +78,7 @@ class Defaults(Definition):
 
     timeout_seconds: PositiveSeconds | None = None
     queue_timeout_seconds: PositiveSeconds | None = None
+    heartbeat_timeout_seconds: PositiveSeconds | None = None
     retry: RetrySpec | None = None
 
 

@@ -82,6 +82,7 @@ def _dispatch(run: Run, node_id: str, prepared: Prepared) -> None:
         params=prepared.params,
         timeout_seconds=node.timeout_seconds or defaults.timeout_seconds or spec.timeout_seconds,
         priority=run.job.priority,
+        heartbeat_timeout_seconds=node.heartbeat_timeout_seconds or defaults.heartbeat_timeout_seconds,
     )
     run.move(
         node_id,

@@ -1,5 +1,6 @@
 """Claims, heartbeats and releases: every answer of architecture §3.5."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +15,16 @@ version: 1
 nodes:
   start: {type: start, next: work}
   work: {handler: multi_phase, params: {phases: 2}, next: end}
+  end: {type: end}
+"""
+
+
+PATIENT = """
+workflow_id: patient
+version: 1
+nodes:
+  start: {type: start, next: work}
+  work: {handler: echo, heartbeat_timeout_seconds: 90, retry: {max_losses: 0}, next: end}
   end: {type: end}
 """
 
@@ -143,6 +154,26 @@ async def test_a_heartbeat_renews_leases_and_keeps_progress(engine: Engine, work
     assert answer.revoked == ()
     assert after["lease_expires_at"] > before["lease_expires_at"]
     assert (after["progress"], after["peak_rss_bytes"]) == (progress, 4096)
+
+
+async def test_leases_of_a_node_with_a_heartbeat_timeout_last_that_long(engine: Engine) -> None:
+    engine = Engine(engine.pool, workflows_of(PATIENT))
+    worker = HandWorker(engine)
+    job_id = await engine.create("patient")
+    message = await engine.message(job_id)
+    (answer,) = await worker.claim(message)
+    granted = await engine.attempt(message.task_id)
+    await engine.query("UPDATE dagapp.dag_attempts SET lease_expires_at = dagapp.clock()")
+    await worker.beat(*beats_of([message]))
+    renewed = await engine.attempt(message.task_id)
+    assert (answer.lease_seconds, granted["lease_expires_at"] - granted["leased_at"]) == (90, timedelta(seconds=90))
+    assert renewed["lease_expires_at"] - granted["leased_at"] > timedelta(seconds=89)
+    await engine.query("UPDATE dagapp.dag_attempts SET lease_expires_at = lease_expires_at - interval '89 seconds'")
+    await engine.advance(job_id)
+    assert (await engine.job(job_id)).status == "RUNNING"
+    await engine.lapse(message.task_id)
+    await engine.advance(job_id)
+    assert (await engine.job(job_id)).error["code"] == "WORKER_LOST"
 
 
 async def test_a_heartbeat_says_which_tasks_to_stop(engine: Engine, worker: HandWorker) -> None:

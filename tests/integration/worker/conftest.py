@@ -48,6 +48,7 @@ class Orchestrator:
     poison: set[str] = field(default_factory=set)
     """Task ids whose results are refused with 422."""
     revoked: dict[str, str] = field(default_factory=dict)
+    lease_seconds: float = 20
     claims_asked: int = 0
     claims: list[ClaimRequest] = field(default_factory=list)
     beats: list[HeartbeatRequest] = field(default_factory=list)
@@ -91,7 +92,7 @@ class Orchestrator:
         return ClaimAnswer(
             task_id=task_id,
             outcome=outcome,
-            lease_seconds=20,
+            lease_seconds=self.lease_seconds,
             handler=message.handler,
             params_digest=digest(message.params),
             checkpoint=self.checkpoints.get(task_id),

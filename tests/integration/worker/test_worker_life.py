@@ -27,6 +27,19 @@ async def test_heartbeats_keep_the_lease_of_a_result_that_nobody_has_taken_yet(d
         await dispatch.result("job_a_0")
 
 
+async def test_a_short_lease_is_renewed_in_time_although_the_worker_beats_slowly(dispatch: Dispatcher) -> None:
+    orchestrator = dispatch.orchestrator
+    orchestrator.lease_seconds = 0.9
+    async with running(worker_heartbeat_seconds=60):
+        await dispatch.until(lambda: orchestrator.beats, "the first beat, after which the worker would be silent")
+        await dispatch("job_a_0", "sleep", {"seconds": 600})
+        clock = asyncio.get_running_loop().time
+        await dispatch.until(lambda: orchestrator.claims, "the claim")
+        granted = clock()
+        await dispatch.until(lambda: len([call for call in orchestrator.beats if call.beats]) == 6, "renewals")
+        assert 1.2 < clock() - granted < 5
+
+
 async def test_a_drain_gives_leases_back_with_checkpoints_within_five_seconds(
     dispatch: Dispatcher, environment: dict[str, str]
 ) -> None:

@@ -78,6 +78,22 @@ def test_timeout_and_queue_come_from_node_then_defaults_then_handler(
 
 
 @pytest.mark.parametrize(
+    ("node", "defaults", "expected"),
+    [
+        ({"heartbeat_timeout_seconds": 5}, {"heartbeat_timeout_seconds": 7}, 5),
+        ({}, {"heartbeat_timeout_seconds": 7}, 7),
+        ({}, {}, None),
+    ],
+)
+def test_the_length_of_leases_comes_from_node_then_defaults(
+    node: dict[str, Any], defaults: dict[str, Any], expected: float | None
+) -> None:
+    world = World(workflow_of(chain("a", **node), defaults=defaults))
+    assert world.decisions[0].dispatches[0].heartbeat_timeout_seconds == expected
+    assert world.attempt("a").heartbeat_timeout_seconds == expected
+
+
+@pytest.mark.parametrize(
     ("handler", "params", "code", "words"),
     [
         ("echo", {"x": "{{ nodes.a.output.nope }}"}, "TEMPLATE_ERROR", "nodes.a.output.nope"),
