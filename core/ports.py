@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -81,6 +82,16 @@ class BlobInfo:
     etag: str
 
 
+@dataclass(frozen=True, slots=True)
+class BlobFolder:
+    """What blobs with a common prefix have in common."""
+
+    prefix: str
+    """Ends with a slash."""
+    modified_at: datetime
+    """When something was last written directly below it, as the storage's clock says."""
+
+
 class BlobRepository(Protocol):
     """Blobs in zones (containers) bronze, silver and external.
 
@@ -98,6 +109,18 @@ class BlobRepository(Protocol):
 
     async def write_stream(self, ref: BlobRef, chunks: AsyncIterator[bytes], max_bytes: int) -> BlobInfo:
         """Store a stream under a new name; refuses to overwrite and to exceed `max_bytes`, leaving nothing."""
+
+    async def create(self, ref: BlobRef, data: bytes) -> BlobInfo:
+        """Store bytes under a new name, atomically; raises `Conflict` BLOB_EXISTS when the name is taken."""
+
+    async def read(self, ref: BlobRef, max_bytes: int) -> bytes:
+        """Return a blob's bytes, at most the first `max_bytes` of them."""
+
+    def stream(self, ref: BlobRef) -> AsyncIterator[bytes]:
+        """Yield a blob's bytes in order, a part at a time; a missing blob shows with the first part."""
+
+    async def folders(self, container: str, prefix: str) -> Sequence["BlobFolder"]:
+        """Return the folders directly under a prefix that ends at a folder; empty when there is none."""
 
     async def delete_prefix(self, container: str, prefix: str) -> int:
         """Delete everything under a prefix and return how many blobs went."""

@@ -12,16 +12,19 @@ import shutil
 import stat as stat_module
 import unicodedata
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from core.errors import Conflict, DataError, ParameterInvalid, StorageUnavailable
-from core.ports import BlobInfo, BlobRef
+from core.ports import BlobFolder, BlobInfo, BlobRef
 
 CONTAINERS = frozenset({"bronze", "silver", "external"})
 MAX_NAME_CHARACTERS = 1024
 _TEMPORARY = ".uploading-"
+_PART_BYTES = 1 << 18
 T = TypeVar("T")
 
 
@@ -101,6 +104,41 @@ class FolderBlobRepository:
             pending.discard()
         return await self.stat(ref)
 
+    async def create(self, ref: BlobRef, data: bytes) -> BlobInfo:
+        """Store bytes under a new name."""
+
+        def write() -> BlobInfo:
+            pending = _PendingFile(self._path(ref))
+            try:
+                pending.file.write(data)
+                pending.commit()
+            finally:
+                pending.discard()
+            return self._info(ref)
+
+        return await self._thread(write, ref)
+
+    async def read(self, ref: BlobRef, max_bytes: int) -> bytes:
+        """Return a blob's bytes, at most the first `max_bytes` of them."""
+
+        def read() -> bytes:
+            with self._existing(ref).open("rb") as reader:
+                return reader.read(max_bytes)
+
+        return await self._thread(read, ref)
+
+    async def stream(self, ref: BlobRef) -> AsyncIterator[bytes]:
+        """Yield a blob's bytes in order, a part at a time."""
+        reader = await self._thread(lambda: self._existing(ref).open("rb"), ref)
+        with reader:
+            while part := await self._thread(lambda: reader.read(_PART_BYTES), ref):
+                yield part
+
+    async def folders(self, container: str, prefix: str) -> Sequence[BlobFolder]:
+        """Return the folders directly under a prefix; what appears or goes meanwhile may be in it or not."""
+        ref = check_name(BlobRef(container, prefix.rstrip("/")))
+        return await self._thread(lambda: self._subfolders(ref), ref)
+
     async def delete_prefix(self, container: str, prefix: str) -> int:
         """Delete every blob whose name starts with `prefix`, which ends at a folder, and the folder."""
         ref = check_name(BlobRef(container, prefix.rstrip("/")))
@@ -148,6 +186,15 @@ class FolderBlobRepository:
         found = self._existing(ref).stat()
         etag = hashlib.sha256(f"{found.st_size}:{found.st_mtime_ns}".encode()).hexdigest()[:32]
         return BlobInfo(ref, found.st_size, etag)
+
+    def _subfolders(self, ref: BlobRef) -> list[BlobFolder]:
+        path, found = self._path(ref), []
+        for entry in os.scandir(path) if path.is_dir() else ():
+            with suppress(FileNotFoundError):
+                if entry.is_dir(follow_symlinks=False):
+                    modified = datetime.fromtimestamp(entry.stat(follow_symlinks=False).st_mtime, UTC)
+                    found.append(BlobFolder(f"{ref.name}/{entry.name}/", modified))
+        return sorted(found, key=lambda folder: folder.prefix)
 
     def _delete_tree(self, ref: BlobRef) -> int:
         path = self._path(ref)

@@ -127,3 +127,34 @@ async def test_deleting_a_prefix_spares_the_neighbours(blobs: BlobRepository, so
     assert await blobs.delete_prefix("silver", "a/1/") == 2
     assert files(root) == ["silver/a/10/x"]
     assert await blobs.delete_prefix("silver", "a/1") == 0
+
+
+async def test_bytes_come_back_whole_in_part_and_as_a_stream(blobs: BlobRepository) -> None:
+    content = bytes(range(256)) * 3000
+    assert (await blobs.create(REF, content)).size_bytes == len(content)
+    assert await blobs.read(REF, len(content) + 1) == content
+    assert await blobs.read(REF, 3) == content[:3]
+    parts = [part async for part in blobs.stream(REF)]
+    assert b"".join(parts) == content
+    assert len(parts) > 1
+
+
+async def test_of_many_creations_of_one_name_exactly_one_wins(blobs: BlobRepository, root: Path) -> None:
+    results = await asyncio.gather(*(blobs.create(REF, bytes([n]) * 9) for n in range(8)), return_exceptions=True)
+    assert sum(not isinstance(result, BaseException) for result in results) == 1
+    assert sum(isinstance(result, Conflict) for result in results) == 7
+    assert files(root) == ["bronze/in/a.tif"]
+
+
+async def test_reading_what_is_not_there_is_file_not_found(blobs: BlobRepository) -> None:
+    with pytest.raises(DataError):
+        await blobs.read(REF, 1)
+    with pytest.raises(DataError):
+        await anext(aiter(blobs.stream(REF)))
+
+
+async def test_folders_are_those_directly_below(blobs: BlobRepository) -> None:
+    for name in ("p/a/1", "p/a/b/2", "p/c/3", "p/file"):
+        await blobs.create(BlobRef("silver", name), b"x")
+    assert [folder.prefix for folder in await blobs.folders("silver", "p/")] == ["p/a/", "p/c/"]
+    assert await blobs.folders("silver", "none/") == []
