@@ -33,6 +33,22 @@ class OrchestratorRepository:
         )
         return [row[0] for row in await cursor.fetchall()]
 
+    async def end_silent_transactions(self, silent_seconds: float) -> int:
+        """End sessions of this role that hold a transaction open and wait for a client that says nothing.
+
+        Between the statements of a pipeline the server waits without being "idle in transaction", so none of its own
+        time-outs frees the rows that a stopped process has locked.
+        """
+        cursor = await self._conn.execute(
+            """
+            SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE usename = current_user AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+                AND wait_event = 'ClientRead' AND state_change < dagapp.clock() - make_interval(secs => %s)
+            """,
+            (silent_seconds,),
+        )
+        return len(await cursor.fetchall())
+
     async def set_state(self, owner_id: str, state: str) -> None:
         """Record that an instance drains or has stopped."""
         await self._conn.execute(

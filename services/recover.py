@@ -1,5 +1,6 @@
 """Who owns which job, and when silence counts as death (architecture §3.3 and §3.7)."""
 
+import logging
 import threading
 from dataclasses import dataclass, field
 
@@ -11,8 +12,12 @@ from repositories.orchestrators import OrchestratorRepository
 from repositories.workers import WorkerRepository
 from services.work import pipelined
 
+log = logging.getLogger(__name__)
+
 BATCH = 200
 FORGET_SECONDS = 86400.0
+SILENT_SECONDS = 5.0
+"""How long a transaction may wait for its client, as `idle_in_transaction_session_timeout` has it outside pipelines."""
 MONTHS_AHEAD = 2
 
 
@@ -64,19 +69,27 @@ class OutageGuard:
 class RecoverService:
     """Takes over jobs that nobody owns or whose owner is dead, and gives up one's own."""
 
-    def __init__(self, pool: AsyncPool, owner_id: str, threshold_seconds: float) -> None:
+    def __init__(
+        self, pool: AsyncPool, owner_id: str, threshold_seconds: float, silent_seconds: float = SILENT_SECONDS
+    ) -> None:
         self._pool = pool
         self._owner_id = owner_id
         self._threshold_seconds = threshold_seconds
+        self._silent_seconds = silent_seconds
 
     async def claim_jobs(self, *, may_reclaim: bool) -> int:
-        """Take over one batch and return how many jobs it had; never waits for a locked job."""
+        """Take over one batch and return how many jobs it had; never waits for a locked job.
+
+        A process that was stopped inside a transaction loses it first: its locks would keep its jobs from everybody.
+        """
         async with pipelined(self._pool) as conn:
-            jobs = JobRepository(conn)
+            jobs, orchestrators = JobRepository(conn), OrchestratorRepository(conn)
+            if (ended := await orchestrators.end_silent_transactions(self._silent_seconds)) > 0:
+                log.warning("transactions of silent clients ended", extra={"sessions": ended})
             claimed = await jobs.claim_unowned(self._owner_id, BATCH)
             if not may_reclaim:
                 return claimed
-            dead = await OrchestratorRepository(conn).dead(self._owner_id, self._threshold_seconds)
+            dead = await orchestrators.dead(self._owner_id, self._threshold_seconds)
             if dead:
                 claimed += await jobs.reclaim(self._owner_id, dead, BATCH)
             return claimed

@@ -103,10 +103,10 @@ class Platform:
         except psycopg.OperationalError:
             return False
 
-    def rows(self, query: str, *parameters: object) -> list[Json]:
-        """Return what the database says."""
+    def rows(self, query: str, *parameters: object, **named: object) -> list[Json]:
+        """Return what the database says; values are by position or by name."""
         with self.connection() as conn:
-            return conn.execute(query, parameters).fetchall()
+            return conn.execute(query, named or parameters).fetchall()
 
     def value(self, query: str, *parameters: object) -> Any:
         """Return the only column of the only row."""

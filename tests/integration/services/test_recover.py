@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
+from core.errors import DatabaseUnavailable
 from repositories.jobs import DueJob, JobRepository
 from services.advance import Ownership
 from services.recover import OutageGuard, RecoverService
 from services.work import pipelined
 from tests.support.engine import Engine, HandWorker
+from tests.support.waiting import await_until
 
 THRESHOLD = 15.0
 
@@ -70,6 +72,44 @@ async def test_a_takeover_never_waits_for_a_locked_job(engine: Engine) -> None:
             assert await RecoverService(engine.pool, "owner-2", THRESHOLD).claim_jobs(may_reclaim=True) == 1
         await holder.rollback()
     assert await owner_of(engine, free) == ("owner-2", 2)
+
+
+@pytest.mark.parametrize("fetched", [True, False])
+async def test_a_process_stopped_inside_a_pipelined_transaction_keeps_its_jobs_from_nobody(
+    engine: Engine, fetched: bool
+) -> None:
+    job_id = await engine.create("echo_test")
+    await register(engine, "owner-1", silent_seconds=60)
+    survivor = RecoverService(engine.pool, "owner-2", THRESHOLD, silent_seconds=0.3)
+    locked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def stop_with_a_lock() -> None:
+        async with pipelined(engine.pool) as conn:
+            pending = await JobRepository(conn).lock([job_id])
+            if fetched:
+                await pending.rows()
+            locked.set()
+            await go_on.wait()
+
+    async def taken_over() -> bool:
+        return await survivor.claim_jobs(may_reclaim=True) == 1
+
+    stopped = asyncio.create_task(stop_with_a_lock())
+    await locked.wait()
+    assert not await taken_over()
+    await await_until(taken_over, "the job of the stopped owner taken over", timeout_seconds=5)
+    assert await owner_of(engine, job_id) == ("owner-2", 2)
+    go_on.set()
+    with pytest.raises(DatabaseUnavailable):
+        await stopped
+
+
+async def test_transactions_whose_clients_speak_are_left_alone(engine: Engine) -> None:
+    survivor = RecoverService(engine.pool, "owner-2", THRESHOLD, silent_seconds=30.0)
+    async with pipelined(engine.pool) as busy:
+        await (await JobRepository(busy).lock([])).rows()
+        assert await survivor.claim_jobs(may_reclaim=True) == 0
+        assert await (await JobRepository(busy).lock([])).rows() == []
 
 
 async def test_two_instances_share_ownerless_jobs_without_taking_one_twice(engine: Engine) -> None:
