@@ -3,10 +3,11 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from core.dag.catalogue import BrokenFile, WorkflowCatalogue
 from core.dag.definition import Workflow
+from core.dag.pinning import same_but_for_pins
 from repositories.workflows import WorkflowRepository
 from services.work import Connection
 
@@ -60,9 +61,11 @@ class Shelf:
         """
         repository = WorkflowRepository(conn)
         for key, workflow in sorted(self.catalogue.workflows.items()):
-            others = await repository.other_hashes(*key, workflow.definition_hash)
-            if others and not may_redefine:
-                self._take_off(workflow, others[0])
+            if key not in self.catalogue.workflows:
+                continue
+            other = None if may_redefine else await _contradiction(repository, workflow)
+            if other is not None:
+                self._take_off(workflow, other)
                 continue
             await repository.insert(workflow.definition_hash, *key, workflow.to_json())
 
@@ -71,8 +74,18 @@ class Shelf:
         name = f"{workflow.workflow_id} version {workflow.version}"
         log.error("workflow version has other content in the database", extra={"workflow": name})
         reason = f"{name} is stored with other content ({stored_hash[:12]}); give the change a new version"
-        self.catalogue = replace(
-            self.catalogue,
-            workflows={other: kept for other, kept in self.catalogue.workflows.items() if other != key},
-            broken=(*self.catalogue.broken, BrokenFile(name, reason)),
-        )
+        self.catalogue = self.catalogue.without(key, BrokenFile(name, reason))
+
+
+async def _contradiction(repository: WorkflowRepository, workflow: Workflow) -> str | None:
+    """Return the hash of a stored definition that says something else under the same id and version.
+
+    Another child that was pinned for a node without a version is no other content: its author wrote the same.
+    """
+    others = await repository.other_hashes(workflow.workflow_id, workflow.version, workflow.definition_hash)
+    if others and not workflow.pins:
+        return others[0]
+    for row in await repository.get_many(others) if others else ():
+        if not same_but_for_pins(Workflow.from_json(row.definition), workflow):
+            return row.definition_hash
+    return None

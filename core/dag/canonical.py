@@ -84,6 +84,9 @@ def _node(value: Any, path: Path, report: Report) -> Any:
     for word in PLANNED_NODE_WORDS & node.keys():
         report.add((*path, word), f"{word} is not supported yet")
         del node[word]
+    if "definition_hash" in node:
+        report.add((*path, "definition_hash"), "definition_hash is not a word of the language")
+        del node["definition_hash"]
     node = _replace(node, "next", _listed)
     node = _replace(node, "depends_on", _join)
     return _replace(node, "retry", lambda retry: _retry(retry, path, report))

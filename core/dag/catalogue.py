@@ -1,10 +1,14 @@
 """All workflows of a folder: the good ones by id and version, the broken ones with their error."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
 
 from core.dag.definition import Workflow
 from core.dag.loader import load_workflow
+from core.dag.pinning import Key, Trouble, default_of, pin
+from core.dag.problems import Report
+from core.dag.yaml_source import read_yaml
 from core.errors import NotFound, WorkflowError
 from core.handlers_catalog import CATALOG, KNOWN_QUEUES, HandlerSpec
 
@@ -21,16 +25,17 @@ class BrokenFile:
 class WorkflowCatalogue:
     """What an orchestrator can run."""
 
-    workflows: Mapping[tuple[str, int], Workflow]
+    workflows: Mapping[Key, Workflow]
     broken: tuple[BrokenFile, ...] = ()
 
     def get(self, workflow_id: str, version: int | None = None) -> Workflow:
         """Return one version, by default the one marked `current`, else the highest. Raises `NotFound`."""
         versions = self.versions(workflow_id)
-        if not versions:
+        default = default_of(versions)
+        if default is None:
             raise NotFound(f"there is no workflow {workflow_id!r}", field="workflow_id", value=workflow_id)
         if version is None:
-            return next((workflow for workflow in versions if workflow.current), versions[-1])
+            return default
         for workflow in versions:
             if workflow.version == version:
                 return workflow
@@ -40,6 +45,31 @@ class WorkflowCatalogue:
         """Return all versions of one workflow, lowest first."""
         found = [workflow for (key, _), workflow in self.workflows.items() if key == workflow_id]
         return tuple(sorted(found, key=lambda workflow: workflow.version))
+
+    def with_children(self, workflow: Workflow) -> tuple[Workflow, ...]:
+        """Return a workflow and, after it, everything that its nodes run, down to the last child."""
+        by_hash = {one.definition_hash: one for one in self.workflows.values()}
+        found = {workflow.definition_hash: workflow}
+        stack = [workflow]
+        while stack:
+            for definition_hash in stack.pop().pins:
+                if definition_hash not in found and definition_hash in by_hash:
+                    found[definition_hash] = by_hash[definition_hash]
+                    stack.append(by_hash[definition_hash])
+        return tuple(found.values())
+
+    def without(self, key: Key, reason: BrokenFile) -> Self:
+        """Return the catalogue without one workflow, nor those that run it."""
+        gone = {key}
+        while True:
+            lost = {self.workflows[one].definition_hash for one in gone}
+            more = {other for other, workflow in self.workflows.items() if not lost.isdisjoint(workflow.pins)} - gone
+            if not more:
+                break
+            gone |= more
+        parents = [BrokenFile(f"{name} version {version}", f"runs {reason.file}") for name, version in gone - {key}]
+        kept = {other: workflow for other, workflow in self.workflows.items() if other not in gone}
+        return replace(self, workflows=kept, broken=(*self.broken, reason, *sorted(parents, key=lambda one: one.file)))
 
     def ids(self) -> tuple[str, ...]:
         """Return the ids of all workflows, sorted."""
@@ -56,8 +86,8 @@ def load_folder(
 
     Files are taken in name order: of two with the same id and version but other content, the later one is broken.
     """
-    workflows: dict[tuple[str, int], Workflow] = {}
-    origin: dict[tuple[str, int], str] = {}
+    workflows: dict[Key, Workflow] = {}
+    origin: dict[Key, str] = {}
     broken: list[BrokenFile] = []
     for file in sorted(files):
         try:
@@ -71,12 +101,10 @@ def load_folder(
             workflows[key], origin[key] = workflow, file
         else:
             broken.append(BrokenFile(file, f"{file}: {problem}"))
-    return WorkflowCatalogue(*_drop_dangling(workflows, origin, broken))
+    return WorkflowCatalogue(*_linked(workflows, origin, broken, files))
 
 
-def _clash(
-    workflow: Workflow, others: Mapping[tuple[str, int], Workflow], origin: Mapping[tuple[str, int], str]
-) -> str | None:
+def _clash(workflow: Workflow, others: Mapping[Key, Workflow], origin: Mapping[Key, str]) -> str | None:
     key = (workflow.workflow_id, workflow.version)
     same = others.get(key)
     if same is not None and same.definition_hash != workflow.definition_hash:
@@ -88,14 +116,27 @@ def _clash(
     return None
 
 
-def _drop_dangling(
-    workflows: dict[tuple[str, int], Workflow], origin: Mapping[tuple[str, int], str], broken: list[BrokenFile]
-) -> tuple[dict[tuple[str, int], Workflow], tuple[BrokenFile, ...]]:
-    """A workflow whose `reversed_by` names nothing is broken: its ingest could not be undone."""
+def _linked(
+    workflows: Mapping[Key, Workflow], origin: Mapping[Key, str], broken: list[BrokenFile], files: Mapping[str, str]
+) -> tuple[Mapping[Key, Workflow], tuple[BrokenFile, ...]]:
+    """Return the workflows whose references lead somewhere; one that falls takes those that need it with it."""
+    while True:
+        pinned, troubles = pin(workflows)
+        for key, trouble in _dangling(workflows):
+            troubles.setdefault(key, []).append(trouble)
+        if not troubles:
+            return pinned, tuple(broken)
+        for key, found in troubles.items():
+            report = Report(origin[key], read_yaml(files[origin[key]]))
+            for path, message in found:
+                report.add(path, message)
+            broken.append(BrokenFile(origin[key], "\n".join(map(str, report.problems))))
+        workflows = {key: workflow for key, workflow in workflows.items() if key not in troubles}
+
+
+def _dangling(workflows: Mapping[Key, Workflow]) -> Iterator[tuple[Key, Trouble]]:
+    """Yield each workflow whose `reversed_by` names nothing: its ingest could not be undone."""
     ids = {workflow_id for workflow_id, _ in workflows}
-    dangling = {key: item for key, item in workflows.items() if item.reversed_by and item.reversed_by not in ids}
-    for key, workflow in dangling.items():
-        problem = f"{origin[key]}: reversed_by names {workflow.reversed_by!r}, which is not a workflow"
-        broken.append(BrokenFile(origin[key], problem))
-    good = {key: item for key, item in workflows.items() if key not in dangling}
-    return good, tuple(broken)
+    for key, workflow in workflows.items():
+        if workflow.reversed_by and workflow.reversed_by not in ids:
+            yield key, (("reversed_by",), f"reversed_by names {workflow.reversed_by!r}, which is not a workflow")

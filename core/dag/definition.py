@@ -89,6 +89,12 @@ class Workflow(Definition):
         return {key: compile_value(work.params) for key, work in self.works.items()}
 
     @cached_property
+    def pins(self) -> frozenset[str]:
+        """Hashes of the definitions that its nodes of type workflow run."""
+        nodes = (node for node in self.nodes.values() if isinstance(node, WorkflowNode))
+        return frozenset(node.definition_hash for node in nodes if node.definition_hash is not None)
+
+    @cached_property
     def outputs_program(self) -> Program:
         """Compiled outputs."""
         return compile_value(self.outputs)
@@ -99,7 +105,7 @@ class Workflow(Definition):
         policies = {key: merge(work.retry, self.defaults.retry) for key, work in self.works.items()}
         for key, node in self.nodes.items():
             if isinstance(node, WorkflowNode):
-                policies[key] = merge(node.retry, RetrySpec(max_retries=0))
+                policies[key] = merge(node.retry, RetrySpec(max_retries=0, max_losses=0))
         return policies
 
     def node(self, node_id: str) -> Node:

@@ -1,0 +1,122 @@
+"""Pins child workflows by content: each node of type workflow gets the hash of the definition that it will run.
+
+The hash of a parent so contains what its children are, down to the last one, and a job never meets another child than
+the one that its author saw. Children are pinned before their parents, so workflows cannot contain each other.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from core.dag.definition import Workflow
+from core.dag.input_spec import violations
+from core.dag.nodes import WorkflowNode
+from core.dag.templates import Constant, compile_value
+from core.dag.yaml_source import Path
+
+MAX_DEPTH = 8
+"""How deep child jobs may lie below the job that somebody submitted."""
+
+Key = tuple[str, int]
+Workflows = Mapping[Key, Workflow]
+Trouble = tuple[Path, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A node that runs another workflow, None when there is no such one."""
+
+    node_id: str
+    node: WorkflowNode
+    child: Key | None
+
+
+def default_of(versions: Iterable[Workflow]) -> Workflow | None:
+    """Return the version marked `current`, else the highest."""
+    found = sorted(versions, key=lambda workflow: workflow.version)
+    return next((workflow for workflow in found if workflow.current), found[-1] if found else None)
+
+
+def pin(workflows: Workflows) -> tuple[dict[Key, Workflow], dict[Key, list[Trouble]]]:
+    """Return the workflows with their children pinned, and what is wrong with those that cannot be.
+
+    Parents of what cannot be pinned are in neither: they are judged again once it is gone.
+    """
+    uses = {key: tuple(_uses(workflow, workflows)) for key, workflow in workflows.items()}
+    troubles = {key: list(_troubles(uses[key], workflows)) for key in workflows}
+    try:
+        order = tuple(TopologicalSorter({key: _children(found) for key, found in uses.items()}).static_order())
+    except CycleError as error:
+        order = ()
+        ring: Sequence[Key] = error.args[1]
+        shown = " -> ".join(workflow_id for workflow_id, _ in ring)
+        for key in ring[1:]:
+            troubles[key].append((("nodes",), f"these workflows contain each other: {shown}"))
+    pinned: dict[Key, Workflow] = {}
+    depths: dict[Key, int] = {}
+    for key in order:
+        below = _children(uses[key])
+        if troubles[key] or not below <= pinned.keys():
+            continue
+        depths[key] = max((depths[child] + 1 for child in below), default=0)
+        if depths[key] > MAX_DEPTH:
+            deep = f"its child workflows lie {depths[key]} deep; at most {MAX_DEPTH} are allowed"
+            troubles[key].append((("nodes",), deep))
+            continue
+        hashes = {use.node_id: pinned[use.child].definition_hash for use in uses[key] if use.child is not None}
+        pinned[key] = _with_pins(workflows[key], hashes)
+    return pinned, {key: found for key, found in troubles.items() if found}
+
+
+def same_but_for_pins(one: Workflow, other: Workflow) -> bool:
+    """Return whether two definitions differ at most in the children that were pinned for them."""
+    return _with_pins(one, {}).definition_hash == _with_pins(other, {}).definition_hash
+
+
+def _uses(workflow: Workflow, workflows: Workflows) -> Iterator[_Use]:
+    for node_id, node in workflow.nodes.items():
+        if isinstance(node, WorkflowNode):
+            versions = [one for (workflow_id, _), one in workflows.items() if workflow_id == node.workflow_id]
+            child = default_of(one for one in versions if node.version in {None, one.version})
+            yield _Use(node_id, node, None if child is None else (child.workflow_id, child.version))
+
+
+def _children(uses: Iterable[_Use]) -> set[Key]:
+    return {use.child for use in uses if use.child is not None}
+
+
+def _troubles(uses: Iterable[_Use], workflows: Workflows) -> Iterator[Trouble]:
+    for use in uses:
+        path: Path = ("nodes", use.node_id)
+        if use.child is None:
+            version = "" if use.node.version is None else f" version {use.node.version}"
+            yield (*path, "workflow_id"), f"there is no usable workflow {use.node.workflow_id!r}{version}"
+        else:
+            yield from _input_troubles(use.node, workflows[use.child], (*path, "inputs"))
+
+
+def _input_troubles(node: WorkflowNode, child: Workflow, path: Path) -> Iterator[Trouble]:
+    """Yield what the child's inputs refuse already now; what comes from templates is checked when it has a value."""
+    for name in sorted(node.inputs.keys() - child.inputs.keys()):
+        known = ", ".join(child.inputs) or "none"
+        yield (*path, name), f"workflow {child.workflow_id} has no input {name!r}; it has {known}"
+    for name, spec in child.inputs.items():
+        value = node.inputs.get(name)
+        if value is None and spec.is_required and not spec.nullable:
+            yield path, f"workflow {child.workflow_id} needs the input {name!r}"
+        elif value is not None and isinstance(compile_value(value), Constant):
+            for where, problem in violations(spec, value, f"inputs.{name}"):
+                yield (*path, name), f"{where} of workflow {child.workflow_id} {problem}"
+
+
+def _with_pins(workflow: Workflow, hashes: Mapping[str, str]) -> Workflow:
+    """Return a workflow whose nodes name these definitions and no others.
+
+    Not by `model_copy`, which would keep the hash that was computed before.
+    """
+    definition = workflow.to_json()
+    for node_id, node in definition["nodes"].items():
+        node.pop("definition_hash", None)
+        if node_id in hashes:
+            node["definition_hash"] = hashes[node_id]
+    return Workflow.from_json(definition)
