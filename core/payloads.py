@@ -6,6 +6,7 @@ hold, so that storing the same value twice is storing it once, and nothing is ev
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,6 +18,8 @@ LIMIT_BYTES: Final = 64 * 1024
 """A value whose canonical JSON is longer than this is stored as a blob."""
 MAX_BYTES: Final = 256 * 1024 * 1024
 """No value may be larger than this; data of that size belongs into files."""
+REF_BYTES: Final = 512
+"""A value of this size is not worth a reference."""
 CONTAINER: Final = "silver"
 PREFIX: Final = "payloads/"
 
@@ -114,3 +117,19 @@ def ref_to(prefix: str, data: bytes) -> PayloadRef:
 def is_payload(container: str, name: str) -> bool:
     """Return whether a blob is a stored value, which no door shows and no submit names."""
     return container == CONTAINER and (name + "/").startswith(PREFIX)
+
+
+def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return what of a mapping stays inline, and the canonical JSON of its largest values that have to leave it.
+
+    What stays is within the limit, unless it is a great many small values.
+    """
+    parts = {name: encode(value, name) for name, value in values.items()}
+    total = sum(map(len, parts.values()))
+    large: dict[str, bytes] = {}
+    for name in sorted(parts, key=lambda one: len(parts[one]), reverse=True):
+        if total <= LIMIT_BYTES or len(parts[name]) <= REF_BYTES:
+            break
+        large[name] = parts[name]
+        total -= len(parts[name])
+    return {name: value for name, value in values.items() if name not in large}, large

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import ErrorDetail, Finding
+from core.payloads import PayloadRef
 
 SCHEMA_VERSION = 1
 Json = dict[str, Any]
@@ -34,6 +35,7 @@ class TaskMessage(Wire):
     queue: str
     priority: int = 5
     params: Json
+    params_ref: PayloadRef | None = Field(default=None, description="Where large params lie; `params` is empty then.")
     timeout_seconds: float = Field(description="Run time of this attempt, counted from the grant.")
     token: str = Field(description="Hex of the attempt's random 128-bit token.", repr=False)
     traceparent: str | None = None
@@ -121,6 +123,7 @@ class TaskResult(Wire):
     token: Name = Field(repr=False)
     status: TaskStatus
     output: Json | None = None
+    output_ref: PayloadRef | None = Field(default=None, description="Where a large output lies, instead of `output`.")
     error: ErrorDetail | None = None
     findings: tuple[Finding, ...] = ()
     metrics: Json = Field(default_factory=dict)

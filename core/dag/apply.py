@@ -45,7 +45,7 @@ def new_attempt(job_id: str, dispatch: Dispatch, now: datetime, token_hash: str 
         queue=dispatch.queue,
         handler=dispatch.handler,
         priority=dispatch.priority,
-        params_digest=digest(dispatch.params),
+        params_digest=dispatch.params_digest or digest(dispatch.params),
         token_hash=token_hash,
         timeout_seconds=dispatch.timeout_seconds,
         heartbeat_timeout_seconds=dispatch.heartbeat_timeout_seconds,

@@ -1,14 +1,20 @@
 """Decides how a job ends: by its nodes, its deadline, or because nothing can happen any more."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from core.dag.definition import Workflow
+from core.dag.rendering import Rendered
 from core.dag.run import Run
-from core.dag.scope import scope_of
-from core.dag.templates import TemplateFailed, render
+from core.dag.templates import TemplateFailed
+from core.dag.values import Ask, Needed, value_of
 from core.errors import ErrorDetail
 from core.statuses import JobStatus, NodeStatus
 
 _ACTIVE = frozenset({NodeStatus.READY, NodeStatus.WAITING, NodeStatus.DISPATCHED, NodeStatus.RUNNING})
+
+OUTPUTS_BYTES = 1 << 20
+"""Outputs up to this size are also handed on as a value, to whoever stores them with the end of the job."""
 
 
 def conclude(run: Run) -> None:
@@ -18,8 +24,17 @@ def conclude(run: Run) -> None:
         _finish(run)
     elif run.overdue:
         _abort(run, "JOB_DEADLINE", f"the job was not done by its deadline {run.job.deadline_at}")
-    elif run.job.paused_at is None and not any(run.nodes[key].status in _ACTIVE for key in unfinished):
+    elif (
+        run.job.paused_at is None and not run.needs and not any(run.nodes[key].status in _ACTIVE for key in unfinished)
+    ):
         _abort(run, "STALLED", f"nothing can happen any more; unfinished are {', '.join(unfinished)}")
+
+
+def _is_stalled(run: Run, unfinished: Iterable[str]) -> bool:
+    """Return whether nobody will ever move one of these nodes."""
+    if run.job.paused_at is not None or run.needs:
+        return False
+    return not any(run.nodes[node_id].status in _ACTIVE for node_id in unfinished)
 
 
 def _finish(run: Run) -> None:
@@ -29,13 +44,23 @@ def _finish(run: Run) -> None:
         fail_job(run, _root_cause(run, failed[0]))
         return
     try:
-        outputs: dict[str, Any] = render(run.workflow.outputs_program, scope_of(run), "outputs")
+        _complete(run, value_of(run, _outputs_of(run.workflow)))
     except TemplateFailed as error:
         message = f"the declared outputs have no value: {error.detail.message}"
         fail_job(run, error.detail.model_copy(update={"message": message}))
-        return
+    except Needed as needed:
+        run.need(needed.rendering)
+
+
+def _outputs_of(workflow: Workflow) -> Ask:
+    return Ask("outputs", workflow.outputs, workflow.outputs_program, value_bytes=OUTPUTS_BYTES)
+
+
+def _complete(run: Run, outputs: Rendered) -> None:
     warnings = _warnings(run)
-    run.move_job(JobStatus.COMPLETED, outputs=outputs, warnings=warnings, data={"warnings": len(warnings)})
+    run.outputs = outputs.value
+    stored = {"outputs": outputs.value} if outputs.ref is None else {"outputs_ref": outputs.ref.model_dump()}
+    run.move_job(JobStatus.COMPLETED, **stored, warnings=warnings, data={"warnings": len(warnings)})
 
 
 def _root_cause(run: Run, node_id: str) -> ErrorDetail:

@@ -1,5 +1,7 @@
 """Consumes the inbox: each result is applied, superseded, or set aside as poison. One never blocks another."""
 
+from typing import Any
+
 from pydantic import ValidationError
 
 from core.dag.failures import fail_attempt, release_attempt
@@ -70,13 +72,20 @@ def _apply(run: Run, row: TaskResultRow) -> None:
 
 
 def _complete(run: Run, row: TaskResultRow) -> None:
+    if row.output_ref is not None:
+        _complete_with(run, row, None, row.output_ref)
+        return
     if not isinstance(row.output, dict):
         raise Poison("the output is not a JSON object")
     try:
         check_json(row.output, "output")
     except NotJson as error:
         raise Poison(error.detail.message) from error
-    run.move(row.node_id, NodeStatus.COMPLETED, output=row.output, error=None)
+    _complete_with(run, row, row.output, None)
+
+
+def _complete_with(run: Run, row: TaskResultRow, output: dict[str, Any] | None, ref: dict[str, Any] | None) -> None:
+    run.move(row.node_id, NodeStatus.COMPLETED, output=output, output_ref=ref, error=None)
 
 
 def _error(row: TaskResultRow) -> ErrorDetail:

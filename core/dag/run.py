@@ -7,11 +7,13 @@ from typing import Any
 
 from core.dag.definition import Workflow
 from core.dag.nodes import TaskNode
+from core.dag.rendering import Rendering
 from core.dag.retry import RetryPolicy
 from core.dag.state import AttemptEnd, Decision, Dispatch, Disposition, Event, JobState
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
 from core.models.engine import Attempt, Job, NodeState
+from core.payloads import PayloadRef
 from core.statuses import (
     ATTEMPT_FINAL,
     ATTEMPT_TRANSITIONS,
@@ -48,6 +50,9 @@ class Prepared:
 
     spec: HandlerSpec
     params: dict[str, Any]
+    ref: PayloadRef | None = None
+    """Where large params lie; `params` is empty then."""
+    digest: str | None = None
 
 
 class Run:
@@ -67,6 +72,8 @@ class Run:
         self.attempts_ended: dict[str, AttemptEnd] = {}
         self.dispositions: list[Disposition] = []
         self.events: list[Event] = []
+        self.needs: dict[str, Rendering] = {}
+        self.outputs: Mapping[str, Any] | None = None
 
     @property
     def overdue(self) -> bool:
@@ -152,6 +159,13 @@ class Run:
         if node.waiting_for != reason:
             self._put(node.model_copy(update={"waiting_for": reason}))
 
+    def need(self, rendering: Rendering, node_id: str | None = None) -> None:
+        """Note that a value has to be made elsewhere, and which node waits for it."""
+        self.needs[rendering.key] = rendering
+        if node_id is not None:
+            blobs = [one.ref.blob for one in rendering.large]
+            self.wait_for(node_id, "payload", {"value": rendering.path, "reads": blobs})
+
     def move_job(self, status: JobStatus, **fields: Any) -> None:
         """Write the job's status and fields, and the event of it."""
         check_transition(JOB_TRANSITIONS, self.job.status, status)
@@ -203,4 +217,6 @@ class Run:
             wake_at=wake_at,
             children=tuple(child for key, child in self.children.items() if key in loaded and child is not loaded[key]),
             new_children=tuple(child for key, child in self.children.items() if key not in loaded),
+            needs=tuple(self.needs.values()),
+            outputs=self.outputs,
         )

@@ -16,6 +16,8 @@ class _NodeViews(Mapping[str, Mapping[str, Any]]):
 
     def __getitem__(self, node_id: str) -> Mapping[str, Any]:
         node = self._nodes[node_id]
+        if node.output_ref is not None:
+            return {"status": node.status.value, "output": Unread(node_id)}
         if node.status is NodeStatus.COMPLETED:
             return {"status": node.status.value, "output": node.output if node.output is not None else {}}
         return {"status": node.status.value}
@@ -25,6 +27,22 @@ class _NodeViews(Mapping[str, Mapping[str, Any]]):
 
     def __len__(self) -> int:
         return len(self._nodes)
+
+
+class Unread(Mapping[str, Any]):
+    """Stands for an output that lies in a blob; `core.dag.values` lets no template come here."""
+
+    def __init__(self, node_id: str) -> None:
+        self._node_id = node_id
+
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError(f"the output of {self._node_id} was looked into without having been read")
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError(f"the output of {self._node_id} was gone through without having been read")
+
+    def __len__(self) -> int:
+        raise RuntimeError(f"the output of {self._node_id} was measured without having been read")
 
 
 def scope_of(run: Run) -> dict[str, Any]:

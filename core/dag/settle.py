@@ -16,6 +16,7 @@ from core.dag.nodes import (
     WorkflowNode,
 )
 from core.dag.run import Run
+from core.dag.values import Needed
 from core.statuses import NodeStatus, SkipReason
 
 
@@ -33,6 +34,14 @@ def settle(run: Run) -> None:
 
 
 def _step(run: Run, node_id: str) -> None:
+    """Let one node go as far as it can; one that needs a value made elsewhere stays where it is."""
+    try:
+        _move_on(run, node_id)
+    except Needed as needed:
+        run.need(needed.rendering, node_id)
+
+
+def _move_on(run: Run, node_id: str) -> None:
     if run.nodes[node_id].status is NodeStatus.PENDING:
         _settle_pending(run, node_id)
     if run.nodes[node_id].status is NodeStatus.WAITING:

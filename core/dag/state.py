@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from core.dag.rendering import Rendered, Rendering
 from core.models.engine import Attempt, Command, FanOut, Job, NodeState, TaskResultRow
+from core.payloads import PayloadRef
 from core.statuses import AttemptState
 
 
@@ -37,8 +39,8 @@ class JobState:
     """Switches in force: `all`, `workflow:<id>`, `queue:<name>`."""
     slots: frozenset[str] = frozenset()
     """Holders of this job (its id, task ids) whose slot is granted."""
-    payloads: Mapping[str, Any] = field(default_factory=dict)
-    """By blob name, what was fetched of large values."""
+    rendered: Mapping[str, Rendered] = field(default_factory=dict)
+    """By key, the answers to what an earlier decision needed; those of other jobs may be among them."""
     commands: Sequence[Command] = ()
     """Unprocessed commands to this job, oldest first."""
 
@@ -56,6 +58,10 @@ class Dispatch:
     priority: int
     heartbeat_timeout_seconds: float | None = None
     child: bool = False
+    params_ref: PayloadRef | None = None
+    """Where large params lie; `params` is empty then."""
+    params_digest: str | None = None
+    """Digest of large params."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +92,6 @@ class SlotRequest:
     holder: str
     node_id: str | None
     priority: int
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """A large value that the evaluation must read before it can decide: the blob, and the keys inside it."""
-
-    blob: str
-    path: tuple[str | int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +151,10 @@ class Decision:
     """(command_id, outcome) of the commands consumed."""
     reset: tuple[str, ...] = ()
     """Nodes that start anew: their children, fan-outs and checkpoints are deleted."""
-    needs: tuple[Need, ...] = ()
-    """When not empty, nothing else counts: fetch these and evaluate again."""
+    needs: tuple[Rendering, ...] = ()
+    """Values to make from large ones; the nodes that need them wait where they are until an answer is in the state."""
+    outputs: Mapping[str, Any] | None = None
+    """Outputs of a job that completed, also when they are large and its row has only a reference, up to 1 MiB."""
 
     @property
     def ended(self) -> bool:

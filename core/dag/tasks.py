@@ -1,15 +1,11 @@
 """Tasks: params are rendered and checked, then an attempt is sent."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from pydantic import ValidationError
-
 from core.dag.nodes import TaskNode
+from core.dag.rendering import params_problem
 from core.dag.run import Prepared, Run
-from core.dag.scope import scope_of
 from core.dag.state import Dispatch
-from core.dag.templates import TemplateFailed, render
+from core.dag.templates import TemplateFailed
+from core.dag.values import Ask, value_of
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
 from core.ids import canonical_json, task_id
@@ -32,32 +28,25 @@ def _prepare(run: Run, node_id: str, node: TaskNode) -> None:
         run.fail_node(node_id, ErrorDetail(code="HANDLER_UNKNOWN", message=message, node_id=node_id))
         return
     try:
-        params = _params(run, node_id)
+        run.prepared[node_id] = _prepared(run, node_id, node, spec)
     except TemplateFailed as error:
         run.fail_node(node_id, error.detail.model_copy(update={"node_id": node_id}))
-        return
-    problem = _param_problem(spec, params)
-    if problem is None:
-        run.prepared[node_id] = Prepared(spec, params)
-    else:
-        run.fail_node(node_id, problem.model_copy(update={"node_id": node_id}))
 
 
-def _params(run: Run, node_id: str) -> dict[str, Any]:
-    params: dict[str, Any] = render(run.workflow.params_programs[node_id], scope_of(run), f"nodes.{node_id}.params")
-    return {**params, **(run.nodes[node_id].params_override or {})}
-
-
-def _param_problem(spec: HandlerSpec, params: Mapping[str, Any]) -> ErrorDetail | None:
-    """Return what the handler's own model finds wrong, as JSON: a list is a list, a number may lack its fraction."""
-    try:
-        spec.params.model_validate_json(canonical_json(params))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(("params", *map(str, first["loc"])))
-        message = f"{field} of {spec.name}: {first['msg']}"
-        return ErrorDetail(code="PARAMETER_INVALID", message=message, field=field, user_fixable=True)
-    return None
+def _prepared(run: Run, node_id: str, node: TaskNode, spec: HandlerSpec) -> Prepared:
+    ask = Ask(
+        path=f"nodes.{node_id}.params",
+        template=node.params,
+        program=run.workflow.params_programs[node_id],
+        override=run.nodes[node_id].params_override or {},
+        handler=spec.name,
+    )
+    answer = value_of(run, ask)
+    if answer.ref is not None:
+        return Prepared(spec, {}, answer.ref, answer.digest)
+    if problem := params_problem(spec, canonical_json(answer.value).encode()):
+        raise TemplateFailed.of(problem)
+    return Prepared(spec, answer.value)
 
 
 def dispatch(run: Run) -> None:
@@ -80,6 +69,8 @@ def _dispatch(run: Run, node_id: str, prepared: Prepared) -> None:
         queue=queue,
         handler=spec.name,
         params=prepared.params,
+        params_ref=prepared.ref,
+        params_digest=prepared.digest,
         timeout_seconds=node.timeout_seconds or defaults.timeout_seconds or spec.timeout_seconds,
         priority=run.job.priority,
         heartbeat_timeout_seconds=node.heartbeat_timeout_seconds or defaults.heartbeat_timeout_seconds,
@@ -90,7 +81,8 @@ def _dispatch(run: Run, node_id: str, prepared: Prepared) -> None:
         data={"queue": queue, "handler": spec.name, "attempt": state.attempt},
         task_id=task_id(run.job.job_id, node_id, state.attempt),
         attempt=state.attempt + 1,
-        input_params=prepared.params,
+        input_params=prepared.params if prepared.ref is None else None,
+        input_ref=None if prepared.ref is None else prepared.ref.model_dump(),
         first_dispatched_at=state.first_dispatched_at or run.now,
         dispatched_at=run.now,
         started_at=None,

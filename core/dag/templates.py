@@ -19,7 +19,7 @@ from jinja2.visitor import NodeTransformer
 
 from core.dag.filters import FILTERS, TESTS
 from core.dag.json_values import MAX_INTEGER_BITS, NotJson, check_json
-from core.errors import GeodagError
+from core.errors import ErrorDetail, GeodagError
 from core.ids import canonical_json
 
 MAX_TEXT = 100_000
@@ -31,6 +31,13 @@ class TemplateFailed(GeodagError):
     """A template cannot be compiled or has no value; the same data would fail again."""
 
     code = "TEMPLATE_ERROR"
+
+    @classmethod
+    def of(cls, detail: ErrorDetail) -> "TemplateFailed":
+        """Return a failure with a detail that was found elsewhere."""
+        failed = cls(detail.message)
+        failed.detail = detail
+        return failed
 
 
 class Missing(StrictUndefined):

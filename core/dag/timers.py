@@ -11,7 +11,7 @@ from core.models.engine import Attempt, NodeState
 from core.statuses import JOB_FINAL, AttemptState, NodeStatus
 
 RECHECK_SECONDS = 5.0
-"""How soon to look again at a lease that ran out while nobody could renew it."""
+"""How soon to look again at a lease that ran out while nobody could renew it, and at a value that nobody made yet."""
 
 
 def watch_attempts(run: Run) -> None:
@@ -84,6 +84,8 @@ def next_wake(run: Run) -> datetime | None:
 def _timers(run: Run) -> Iterator[datetime]:
     if run.job.deadline_at is not None:
         yield run.job.deadline_at
+    if run.needs:
+        yield run.now + timedelta(seconds=RECHECK_SECONDS)
     for state in run.nodes.values():
         if state.status is NodeStatus.WAITING and state.not_before is not None:
             yield state.not_before
