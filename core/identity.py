@@ -71,13 +71,6 @@ class KeyFile(BaseModel):
                 return Caller(subject=entry.subject, roles=entry.roles, platform_id=entry.platform_id)
         return None
 
-    def find_caller(self, presented: str) -> Caller | None:
-        """Return who a presented key belongs to, as a caller: service roles do not count, a mere service is nobody."""
-        found = self.find(presented)
-        if found is None or found.roles <= SERVICE_ROLES:
-            return None
-        return found.model_copy(update={"roles": found.roles - SERVICE_ROLES})
-
 
 def presented_key(headers: Mapping[str, str]) -> str | None:
     """Return the caller's own credential out of request headers (any mapping with lower-case or exact names)."""

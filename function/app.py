@@ -2,22 +2,20 @@
 
 import azure.functions as func
 
-from core.identity import KeyFile
 from core.status_view import PublicUrls
+from edge.identity import build_identity
 from function.auth import Authenticator
 from function.blueprints import asset_bp, health_bp, platform_bp, status_bp
 from function.client import OrchestratorClient
 from function.gateway import Gateway
 from function.queries import GatewayQueries
 from function.settings import GatewaySettings
-from repositories.settings import read_secret_file
 
 
 def build_gateway(settings: GatewaySettings) -> Gateway:
     """Return the gateway's parts; nothing connects before the first request."""
-    keys = KeyFile.model_validate_json(read_secret_file(settings.api_keys_file))
     return Gateway(
-        auth=Authenticator(keys),
+        auth=Authenticator(build_identity(settings)),
         orchestrator=OrchestratorClient(settings.orchestrator_urls(), settings.gateway_service_key.get_secret_value()),
         queries=GatewayQueries(settings.conninfo()),
         urls=PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url),

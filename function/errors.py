@@ -1,14 +1,14 @@
 """Problem details (RFC 9457) of what the gateway itself refuses; answers of the orchestrator pass through unchanged."""
 
 import json
-import uuid
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
 import azure.functions as func
 
-from core.errors import Classification, ErrorDetail, GeodagError
+from core.errors import ErrorDetail, GeodagError
+from edge.problems import MEDIA_TYPE, document, headers, identified
 
 HTTP_STATUS: Final[Mapping[str, HTTPStatus]] = {
     "PARAMETER_MISSING": HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -18,11 +18,10 @@ HTTP_STATUS: Final[Mapping[str, HTTPStatus]] = {
     "FORBIDDEN": HTTPStatus.FORBIDDEN,
     "NOT_FOUND": HTTPStatus.NOT_FOUND,
     "DATABASE_UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
+    "IDENTITY_UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
     "ORCHESTRATOR_UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """Code -> status; every other code is an error of ours."""
-
-RETRY_AFTER_SECONDS: Final = "2"
 
 
 def problem(error: GeodagError, instance: str) -> func.HttpResponse:
@@ -31,25 +30,11 @@ def problem(error: GeodagError, instance: str) -> func.HttpResponse:
 
 
 def problem_response(detail: ErrorDetail, instance: str) -> func.HttpResponse:
-    """Return problem details with an `error_id` that the log line has too."""
+    """Return problem details with the `error_id` that the log line has too."""
     status = HTTP_STATUS.get(detail.code, HTTPStatus.INTERNAL_SERVER_ERROR)
-    said = detail.model_copy(update={"error_id": detail.error_id or uuid.uuid4().hex})
-    body = {
-        "type": f"urn:geodag:error:{said.code.lower()}",
-        "title": status.phrase,
-        "status": status.value,
-        "detail": said.message,
-        "instance": instance,
-        **said.model_dump(mode="json", exclude={"message"}, exclude_none=True),
-    }
-    headers = {"Cache-Control": "no-store"}
-    if status is HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
-    if said.classification is not Classification.PERMANENT:
-        headers["Retry-After"] = RETRY_AFTER_SECONDS
     return func.HttpResponse(
-        json.dumps(body, ensure_ascii=False).encode(),
+        json.dumps(document(identified(detail), status, instance), ensure_ascii=False).encode(),
         status_code=status.value,
-        headers=headers,
-        mimetype="application/problem+json",
+        headers=dict(headers(detail, status)),
+        mimetype=MEDIA_TYPE,
     )

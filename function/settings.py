@@ -1,20 +1,17 @@
 """Settings of the gateway."""
 
-from pathlib import Path
-
 from pydantic import Field, SecretStr, field_validator
 
-from repositories.settings import DatabaseSettings
+from edge.settings import IdentitySettings
 
 
-class GatewaySettings(DatabaseSettings):
+class GatewaySettings(IdentitySettings):
     """What the gateway reads from its environment; the database role is geodag_gateway, which only reads views."""
 
     gateway_host: str = Field("127.0.0.1", description="Address of the local Functions host; Azure ignores it.")
     gateway_port: int = Field(7071, ge=1, le=65535, description="Port of the local Functions host; Azure ignores it.")
     orchestrator_url: str = Field(description="Base URLs of orchestrators, separated by commas.")
     gateway_service_key: SecretStr = Field(description="The gateway's own credential, beside the caller's.")
-    api_keys_file: Path = Field(description="Digests, subjects and roles of the keys of callers.")
     public_gateway_url: str = Field(description="Where partners reach the gateway.")
     public_serving_url: str = Field(description="Where readers reach tiles, previews and downloads.")
 

@@ -14,8 +14,8 @@ from fastapi import APIRouter, FastAPI
 
 from core.dag.catalogue import WorkflowCatalogue, load_folder
 from core.errors import DatabaseUnavailable
-from core.identity import KeyFile
 from core.status_view import PublicUrls
+from edge.identity import Identity, PrepareIdentity, build_identity
 from messaging.listener import Listener
 from messaging.postgres import PostgresTaskQueue
 from orchestrator import errors
@@ -32,7 +32,6 @@ from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import AsyncPool, listen
 from repositories.engine_pool import engine_pool
 from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, owner_channel
-from repositories.settings import read_secret_file
 from services.advance import AdvanceService
 from services.approvals import ApprovalService
 from services.claims import ClaimService
@@ -76,9 +75,11 @@ def create_app(settings: OrchestratorSettings) -> FastAPI:
         openapi_url=None,
     )
     app.state.settings = settings
+    app.state.identity = identity = build_identity(settings)
     for router in ROUTERS:
         app.include_router(router)
     errors.install(app)
+    app.add_middleware(PrepareIdentity, identity=identity)
     app.add_middleware(errors.ErrorBoundary)
     return app
 
@@ -91,7 +92,7 @@ def load_catalogue(folder: Path) -> WorkflowCatalogue:
     return catalogue
 
 
-def build_context(settings: OrchestratorSettings) -> Context:
+def build_context(settings: OrchestratorSettings, identity: Identity) -> Context:
     """Return everything wired together, not yet connected."""
     owner_id = f"{socket.gethostname()[:24]}-{os.getpid()}-{secrets.token_hex(4)}"
     pool = engine_pool(
@@ -134,7 +135,7 @@ def build_context(settings: OrchestratorSettings) -> Context:
         settings=settings,
         owner_id=owner_id,
         pool=pool,
-        auth=Authenticator(KeyFile.model_validate_json(read_secret_file(settings.api_keys_file))),
+        auth=Authenticator(identity),
         shelf=shelf,
         jobs=jobs_service,
         results=ResultService(pool, advance),
@@ -195,7 +196,7 @@ def _business(
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Connect and run the background parts for as long as requests are served."""
-    ctx = build_context(app.state.settings)
+    ctx = build_context(app.state.settings, app.state.identity)
     app.state.context = ctx
     await ctx.pool.open()
     ctx.heartbeat.start()

@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 
 from core.errors import Forbidden, Unauthenticated
-from core.identity import SERVICE_HEADER, Caller, KeyFile, Role, presented_key
+from core.identity import SERVICE_HEADER, Caller, Role
+from edge.identity import Identity
 
 
 class Authenticator:
-    """Callers and services by their keys; `headers` are any mapping with lower-case names."""
+    """Callers and services by their credentials; `headers` are any mapping with lower-case names."""
 
-    def __init__(self, keys: KeyFile) -> None:
-        self._keys = keys
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
 
     def caller(self, headers: Mapping[str, str], *roles: Role) -> Caller:
         """Return the verified caller, holding one of the roles.
@@ -19,12 +20,9 @@ class Authenticator:
             Unauthenticated: No credential, an unknown one, or one that only services hold.
             Forbidden: None of the roles.
         """
-        key = presented_key(headers)
-        if key is None:
-            raise Unauthenticated("a credential is required: X-API-Key, or Authorization: Bearer")
-        caller = self._keys.find_caller(key)
+        caller = self._identity.caller(headers)
         if caller is None:
-            raise Unauthenticated("the credential is not known")
+            raise Unauthenticated("a credential is required: X-API-Key, or Authorization: Bearer")
         if not caller.has(*roles):
             raise Forbidden(f"this needs the role {' or '.join(sorted(roles))}")
         return caller
@@ -45,7 +43,5 @@ class Authenticator:
         Raises:
             Unauthenticated: It is missing, unknown, or another service's.
         """
-        key = headers.get(SERVICE_HEADER.lower())
-        found = None if key is None else self._keys.find(key)
-        if found is None or not found.has(role):
+        if not self._identity.is_service(headers, role):
             raise Unauthenticated(f"the credential of a {role} is required in {SERVICE_HEADER}")

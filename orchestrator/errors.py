@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import (
     CallerError,
-    Classification,
     Conflict,
     DataError,
     ErrorDetail,
@@ -26,12 +25,10 @@ from core.errors import (
     ParameterMissing,
     TransientError,
 )
+from edge.problems import MEDIA_TYPE, document, headers, identified
 from repositories.logs import redact
 
 log = logging.getLogger(__name__)
-
-MEDIA_TYPE: Final = "application/problem+json"
-RETRY_AFTER_SECONDS: Final = "2"
 
 HTTP_STATUS: Final[Mapping[str, HTTPStatus]] = {
     "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
@@ -79,21 +76,8 @@ def status_of(error: GeodagError) -> HTTPStatus:
 
 def problem(detail: ErrorDetail, status: HTTPStatus, instance: str) -> Response:
     """Return problem details; what is missing has no member."""
-    said = detail.model_copy(update={"error_id": detail.error_id or uuid.uuid4().hex})
-    body = {
-        "type": f"urn:geodag:error:{said.code.lower()}",
-        "title": status.phrase,
-        "status": status.value,
-        "detail": said.message,
-        "instance": redact(instance),
-        **said.model_dump(mode="json", exclude={"message"}, exclude_none=True),
-    }
-    headers = {"Cache-Control": "no-store"}
-    if status is HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
-    if said.classification is not Classification.PERMANENT:
-        headers["Retry-After"] = RETRY_AFTER_SECONDS
-    return Response(to_json(body, inf_nan_mode="strings"), status.value, headers, MEDIA_TYPE)
+    body = to_json(document(identified(detail), status, redact(instance)), inf_nan_mode="strings")
+    return Response(body, status.value, headers(detail, status), MEDIA_TYPE)
 
 
 def parameter_error(error: ValidationError | RequestValidationError, *, drop_source: bool = False) -> GeodagError:

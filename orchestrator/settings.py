@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pydantic import Field, SecretStr
 
-from repositories.settings import DatabaseSettings
+from edge.settings import IdentitySettings
 
 
-class OrchestratorSettings(DatabaseSettings):
+class OrchestratorSettings(IdentitySettings):
     """Names are the environment's, in lower case."""
 
     orchestrator_host: str = Field("127.0.0.1", description="Address to listen on.")
@@ -16,7 +16,6 @@ class OrchestratorSettings(DatabaseSettings):
     orchestrator_heartbeat_seconds: float = Field(5.0, gt=0, description="Between two signs of life.")
     orchestrator_threshold_seconds: float = Field(15.0, gt=0, description="Silence after which an owner is dead.")
     lease_seconds: float = Field(20.0, gt=0, description="How long a worker may be silent about a task.")
-    api_keys_file: Path = Field(description="Digests of the keys of callers and services.")
     workflows_dir: Path = Field(description="Folder of the workflow definitions.")
     blob_root: Path = Field(description="Folder of the blob zones bronze, silver and external.")
     upload_key: SecretStr = Field(description="HMAC key of upload addresses.")

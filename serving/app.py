@@ -6,11 +6,10 @@ from contextlib import asynccontextmanager
 from fastapi import APIRouter, FastAPI, Response
 
 from core.errors import StorageUnavailable
-from core.identity import KeyFile
+from edge.identity import PrepareIdentity, build_identity
 from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import SyncPool, read, sync_pool
 from repositories.routes import probe
-from repositories.settings import read_secret_file
 from serving import errors
 from serving.documents import Catalogue, documents_router, downloads_router
 from serving.files import VersionFiles
@@ -24,8 +23,8 @@ MAX_CONNECTIONS = 8
 def create_app(settings: ServingSettings) -> FastAPI:
     """Return the application with everything it needs; its lifespan opens and closes the database pool."""
     pool = sync_pool(settings.conninfo(), name="geodag-serving", max_size=MAX_CONNECTIONS)
-    keys = KeyFile.model_validate_json(read_secret_file(settings.api_keys_file))
-    gate = Gate(pool, keys)
+    identity = build_identity(settings)
+    gate = Gate(pool, identity)
     files = VersionFiles(FolderBlobRepository(settings.blob_root))
 
     @asynccontextmanager
@@ -38,6 +37,7 @@ def create_app(settings: ServingSettings) -> FastAPI:
 
     app = FastAPI(title="geodag serving", version=settings.build_id, lifespan=lifespan, docs_url=None, redoc_url=None)
     errors.install(app)
+    app.add_middleware(PrepareIdentity, identity=identity)
     app.include_router(VersionTiler(gate=gate, files=files, public_url=settings.public_serving_url).router)
     app.include_router(documents_router(gate, Catalogue(pool)))
     app.include_router(downloads_router(gate, files))

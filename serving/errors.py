@@ -18,13 +18,13 @@ from starlette.exceptions import HTTPException
 
 from core.access import PRIVATE_CACHE
 from core.errors import (
-    Classification,
     ErrorDetail,
     GeodagError,
     NotFound,
     ParameterInvalid,
     StorageUnavailable,
 )
+from edge.problems import MEDIA_TYPE, document, headers
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +33,10 @@ HTTP_STATUS: Final[Mapping[str, HTTPStatus]] = {
     "UNAUTHENTICATED": HTTPStatus.UNAUTHORIZED,
     "NOT_FOUND": HTTPStatus.NOT_FOUND,
     "DATABASE_UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
+    "IDENTITY_UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
     "STORAGE_UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """Code -> status; every other code is an error of ours."""
-
-RETRY_AFTER_SECONDS: Final = "2"
 
 
 def hidden() -> NotFound:
@@ -48,21 +47,8 @@ def hidden() -> NotFound:
 def problem(detail: ErrorDetail, instance: str, status: HTTPStatus | None = None) -> Response:
     """Return problem details; nobody may keep them, because tomorrow the answer may be another."""
     status = status or HTTP_STATUS.get(detail.code, HTTPStatus.INTERNAL_SERVER_ERROR)
-    body = {
-        "type": f"urn:geodag:error:{detail.code.lower()}",
-        "title": status.phrase,
-        "status": status.value,
-        "detail": detail.message,
-        "instance": instance,
-        **detail.model_dump(mode="json", exclude={"message"}, exclude_none=True),
-    }
-    headers = {"Cache-Control": PRIVATE_CACHE}
-    if status is HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
-    if detail.classification is not Classification.PERMANENT:
-        headers["Retry-After"] = RETRY_AFTER_SECONDS
-    content = json.dumps(body, ensure_ascii=False).encode(errors="replace")
-    return Response(content, status.value, headers, "application/problem+json")
+    content = json.dumps(document(detail, status, instance), ensure_ascii=False).encode(errors="replace")
+    return Response(content, status.value, headers(detail, status, PRIVATE_CACHE), MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:

@@ -12,9 +12,9 @@ from typing import Annotated, Final
 from fastapi import Query, Request
 
 from core.access import PUBLIC_CACHE, Door, Requested, decide, parse_requested
-from core.errors import Unauthenticated
-from core.identity import Caller, KeyFile, presented_key
+from core.identity import Caller
 from core.ids import canonical_json
+from edge.identity import Identity
 from repositories.database import SyncPool, read
 from repositories.routes import Route, find_route
 from serving.errors import hidden
@@ -69,9 +69,9 @@ def is_unchanged(request: Request, headers: Mapping[str, str]) -> bool:
 class Gate:
     """Admits requests to versions; every door of serving asks it."""
 
-    def __init__(self, pool: SyncPool, keys: KeyFile) -> None:
+    def __init__(self, pool: SyncPool, identity: Identity) -> None:
         self._pool = pool
-        self._keys = keys
+        self._identity = identity
 
     def at(self, door: Door) -> Callable[..., Admitted]:
         """Return the dependency of one door's endpoints; FastAPI runs it in a thread."""
@@ -87,13 +87,7 @@ class Gate:
         Raises:
             Unauthenticated: A credential is presented that nobody issued, or that only services hold.
         """
-        key = presented_key(headers)
-        if key is None and not headers.get("authorization"):
-            return None
-        caller = None if key is None else self._keys.find_caller(key)
-        if caller is None:
-            raise Unauthenticated("the credential is not known")
-        return caller
+        return self._identity.caller(headers)
 
     def admit(self, caller: Caller | None, asset_id: str, requested: Requested, door: Door) -> Admitted:
         """Return the version that this caller sees through this door.

@@ -4,15 +4,14 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from repositories.settings import DatabaseSettings
+from edge.settings import IdentitySettings
 
 
-class ServingSettings(DatabaseSettings):
+class ServingSettings(IdentitySettings):
     """What serving reads from its environment; the database role is geodag_serving, which only reads."""
 
     serving_host: str = Field("127.0.0.1", description="Address to listen on.")
     serving_port: int = Field(ge=1, le=65535, description="Port to listen on.")
-    api_keys_file: Path = Field(description="Digests, subjects and roles of the keys of callers.")
     blob_root: Path = Field(description="Folder of the zones bronze, silver and external.")
     public_serving_url: str = Field(description="Where readers reach serving; TileJSON documents name it.")
 

@@ -67,7 +67,7 @@ class AssetEndpoints:
         return _json(version_view(version))
 
     async def _decide(self, req: func.HttpRequest, decision: str) -> func.HttpResponse:
-        self._gateway.auth.caller(req.headers)
+        await self._gateway.auth.caller(req.headers)
         where = b2b.parse(
             b2b.VersionAddress,
             {"asset_id": req.route_params["asset_id"], "version_ordinal": int(req.route_params["ordinal"])},
@@ -76,7 +76,7 @@ class AssetEndpoints:
         return await self._gateway.proxy(req, path)
 
     async def _visible(self, req: func.HttpRequest) -> tuple[AssetRow, list[VersionRow]]:
-        caller: Caller = self._gateway.auth.caller(req.headers)
+        caller: Caller = await self._gateway.auth.caller(req.headers)
         asset, versions = await self._gateway.queries.asset(req.route_params["asset_id"])
         shown = visible_versions(caller, asset, versions)
         if asset is None or not shown:

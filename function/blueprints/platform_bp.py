@@ -42,17 +42,17 @@ class PlatformEndpoints:
 
     async def submit(self, req: func.HttpRequest) -> func.HttpResponse:
         """Proxy a submit."""
-        self._gateway.auth.caller(req.headers)
+        await self._gateway.auth.caller(req.headers)
         return await self._gateway.proxy(req, "/api/v1/submit")
 
     async def validate(self, req: func.HttpRequest) -> func.HttpResponse:
         """Proxy a validation."""
-        self._gateway.auth.caller(req.headers)
+        await self._gateway.auth.caller(req.headers)
         return await self._gateway.proxy(req, "/api/v1/validate")
 
     async def uploads(self, req: func.HttpRequest) -> func.HttpResponse:
         """Proxy the wish for an upload address."""
-        self._gateway.auth.caller(req.headers)
+        await self._gateway.auth.caller(req.headers)
         return await self._gateway.proxy(req, "/api/v1/uploads")
 
     async def approve(self, req: func.HttpRequest) -> func.HttpResponse:
@@ -64,7 +64,7 @@ class PlatformEndpoints:
         return await self._decide(req, "reject")
 
     async def _decide(self, req: func.HttpRequest, decision: str) -> func.HttpResponse:
-        self._gateway.auth.caller(req.headers)
+        await self._gateway.auth.caller(req.headers)
         body = b2b.parse_body(req.get_body())
         where = b2b.parse(b2b.VersionAddress, {k: v for k, v in body.items() if k in _ADDRESS})
         rest = {k: v for k, v in body.items() if k not in _ADDRESS}
@@ -76,7 +76,7 @@ class PlatformEndpoints:
 
         What a change is measured against is If-None-Match, or else the state at the start.
         """
-        caller = self._gateway.auth.caller(req.headers)
+        caller = await self._gateway.auth.caller(req.headers)
         request_id = req.route_params["request_id"]
         wait = wait_seconds(req.params)
         known = req.headers.get("If-None-Match")

@@ -29,7 +29,7 @@ class StatusEndpoints:
 
     async def jobs(self, req: func.HttpRequest) -> func.HttpResponse:
         """Proxy the list of jobs."""
-        self._gateway.auth.operator(req.headers)
+        await self._gateway.auth.operator(req.headers)
         query = {name: req.params[name] for name in _LIST_FILTERS if name in req.params}
         return await self._gateway.proxy(req, "/api/v1/jobs", query=query)
 
@@ -46,5 +46,5 @@ class StatusEndpoints:
         return await self._of_job(req, "/events")
 
     async def _of_job(self, req: func.HttpRequest, what: str) -> func.HttpResponse:
-        self._gateway.auth.operator(req.headers)
+        await self._gateway.auth.operator(req.headers)
         return await self._gateway.proxy(req, f"/api/v1/jobs/{segment(req.route_params['job_id'])}{what}")
