@@ -317,6 +317,7 @@ class Limit(Table):
     slot_key: str
     limit_count: int
     updated_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    set_by: str | None = Field(default=None, description="Who set it by hand; else it is what workflows say.")
 
 
 class Slot(Table):
@@ -327,7 +328,9 @@ class Slot(Table):
     __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
     __indexes__: ClassVar = (
         Index("waiting", ("slot_key", "priority", "requested_at"), where="granted_at IS NULL"),
+        Index("granted", ("slot_key",), where="granted_at IS NOT NULL"),
         Index("unnoticed", ("job_id",), where="granted_at IS NOT NULL AND NOT noticed"),
+        Index("holder", ("holder",)),
         Index("job", ("job_id",)),
     )
 
