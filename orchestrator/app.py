@@ -14,8 +14,11 @@ from fastapi import APIRouter, FastAPI
 
 from core.dag.catalogue import WorkflowCatalogue, load_folder
 from core.errors import DatabaseUnavailable
+from core.outgoing import OutgoingPolicy
 from core.status_view import PublicUrls
 from edge.identity import Identity, PrepareIdentity, build_identity
+from edge.outgoing import OutgoingClient
+from edge.seal import Seal
 from messaging.listener import Listener
 from messaging.postgres import PostgresTaskQueue
 from orchestrator import errors
@@ -24,14 +27,28 @@ from orchestrator.deps import Business, Context, Life
 from orchestrator.drain import depart, drain
 from orchestrator.heartbeat import Heartbeat, Instance, Pulse
 from orchestrator.loop import Loop
-from orchestrator.routes import assets, bootstrap, callbacks, health, jobs, scale, status, submit, uploads, workflows
+from orchestrator.routes import (
+    assets,
+    bootstrap,
+    callbacks,
+    health,
+    jobs,
+    scale,
+    status,
+    submit,
+    uploads,
+    webhooks,
+    workflows,
+)
 from orchestrator.settings import OrchestratorSettings
 from orchestrator.upkeep import upkeep
 from orchestrator.waiters import JobWaiters
+from orchestrator.webhooks import WebhookLoop
 from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import AsyncPool, listen
 from repositories.engine_pool import engine_pool
 from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, owner_channel
+from repositories.webhooks import WEBHOOK_CHANNEL
 from services.advance import AdvanceService
 from services.approvals import ApprovalService
 from services.claims import ClaimService
@@ -44,6 +61,7 @@ from services.status import StatusService
 from services.submit import SubmitService
 from services.uploads import UploadService
 from services.validate import ValidateService
+from services.webhooks import WebhookService
 from services.work import pipelined
 
 log = logging.getLogger(__name__)
@@ -59,6 +77,7 @@ ROUTERS: Sequence[APIRouter] = (
     status.router,
     assets.router,
     uploads.router,
+    webhooks.router,
     bootstrap.router,
     health.router,
 )
@@ -115,10 +134,12 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     )
     recover = RecoverService(pool, owner_id, settings.orchestrator_threshold_seconds)
     pulse = Pulse()
+    business = _business(settings, pool, jobs_service, waiters)
+    webhook_loop = WebhookLoop(business.webhooks)
     listener = Listener(
         lambda: listen(settings.listen_conninfo(), name=f"listener {owner_id}"),
-        [owner_channel(owner_id), UNOWNED_CHANNEL, ENDED_CHANNEL],
-        lambda channel: _on_wake(channel, loop, waiters),
+        [owner_channel(owner_id), UNOWNED_CHANNEL, ENDED_CHANNEL, WEBHOOK_CHANNEL],
+        lambda channel: _on_wake(channel, loop, waiters, webhook_loop),
     )
     loop = Loop(
         pool,
@@ -146,14 +167,17 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         loop=loop,
         listener=listener,
         heartbeat=_heartbeat(settings, owner_id, guard, pulse, life),
-        business=_business(settings, pool, jobs_service, waiters),
+        business=business,
         life=life,
+        webhook_loop=webhook_loop,
     )
 
 
-def _on_wake(channel: str, loop: Loop, waiters: JobWaiters) -> None:
+def _on_wake(channel: str, loop: Loop, waiters: JobWaiters, webhook_loop: WebhookLoop) -> None:
     if channel == ENDED_CHANNEL:
         waiters.check()
+    elif channel == WEBHOOK_CHANNEL:
+        webhook_loop.wake()
     else:
         loop.wake(unowned=channel == UNOWNED_CHANNEL)
 
@@ -177,7 +201,8 @@ def _business(
 ) -> Business:
     blobs = FolderBlobRepository(settings.blob_root)
     urls = PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url)
-    submits = SubmitService(pool, blobs, jobs_service, urls)
+    outgoing = OutgoingPolicy(allow_loopback=settings.webhook_allow_loopback)
+    submits = SubmitService(pool, blobs, jobs_service, urls, outgoing)
     return Business(
         submits=submits,
         validates=ValidateService(pool, submits, jobs_service, waiters),
@@ -189,6 +214,9 @@ def _business(
             key=settings.upload_key.get_secret_value().encode(),
             max_bytes=settings.upload_max_bytes,
             base_url=settings.public_orchestrator_url,
+        ),
+        webhooks=WebhookService(
+            pool, OutgoingClient(outgoing), Seal(settings.secrets_key.get_secret_value()), urls, outgoing
         ),
     )
 
@@ -203,12 +231,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     ctx.listener.start()
     task = asyncio.create_task(_run(ctx), name="loop")
     chores = asyncio.create_task(upkeep(ctx.recover), name="upkeep")
+    hooks = asyncio.create_task(ctx.webhook_loop.run(), name="webhooks")
     app.state.drain = lambda: drain(ctx, task)
     log.info("orchestrator started", extra={"owner_id": ctx.owner_id, "workflows": len(ctx.shelf.catalogue.workflows)})
     try:
         yield
     finally:
         chores.cancel()
+        hooks.cancel()
         await drain(ctx, task)
         task.cancel()
         await depart(ctx)

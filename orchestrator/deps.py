@@ -23,6 +23,7 @@ from orchestrator.heartbeat import Heartbeat
 from orchestrator.loop import Loop
 from orchestrator.settings import OrchestratorSettings
 from orchestrator.waiters import JobWaiters
+from orchestrator.webhooks import WebhookLoop
 from repositories.database import AsyncPool
 from services.approvals import ApprovalService
 from services.claims import ClaimService
@@ -34,6 +35,7 @@ from services.status import StatusService
 from services.submit import SubmitService
 from services.uploads import UploadService
 from services.validate import ValidateService
+from services.webhooks import WebhookService
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_CALLBACK_BYTES = 64 * 1024 * 1024
@@ -57,6 +59,7 @@ class Business:
     approvals: ApprovalService
     status: StatusService
     uploads: UploadService
+    webhooks: WebhookService
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Context:
     heartbeat: Heartbeat
     business: Business
     life: Life
+    webhook_loop: WebhookLoop
 
 
 def context(request: Request) -> Context:

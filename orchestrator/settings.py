@@ -19,6 +19,12 @@ class OrchestratorSettings(IdentitySettings):
     workflows_dir: Path = Field(description="Folder of the workflow definitions.")
     blob_root: Path = Field(description="Folder of the blob zones bronze, silver and external.")
     upload_key: SecretStr = Field(description="HMAC key of upload addresses.")
+    secrets_key: SecretStr = Field(
+        description="One or two base64 keys of 32 bytes, separated by a comma; the first seals, both open."
+    )
+    webhook_allow_loopback: bool = Field(
+        False, description="Lets webhooks go to 127.0.0.1 over http; for a stack on one machine."
+    )
     upload_max_bytes: int = Field(50 * 1024**3, gt=0, description="Largest file that an upload address takes.")
     public_orchestrator_url: str = Field(description="Where partners reach upload addresses.")
     public_serving_url: str = Field(description="Where partners reach tiles, STAC and downloads.")

@@ -9,6 +9,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from core.models.business import AuditEntry
+from repositories.webhooks import WebhookRepository
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class AuditRepository:
         self._conn = conn
 
     async def add(self, entry: NewAuditEntry) -> None:
-        """Append one row."""
+        """Append one row; of what partners are told, the telling is stored with it."""
         await self._conn.execute(
             """
             INSERT INTO dagapp.asset_audit
@@ -52,6 +53,8 @@ class AuditRepository:
                 entry.request_id,
             ),
         )
+        if entry.request_id is not None:
+            await WebhookRepository(self._conn).announce(entry.request_id, entry.action)
 
     async def of_asset(self, asset_id: str) -> list[AuditEntry]:
         """Return an asset's whole history, oldest first."""

@@ -13,10 +13,11 @@ from psycopg import AsyncConnection
 
 from core import lifecycle, submission
 from core.b2b import SubmitAccepted
-from core.errors import Conflict, DataError, Finding, InvalidTransition, ParameterInvalid
+from core.errors import Conflict, DataError, InvalidTransition, ParameterInvalid
 from core.identity import Caller, Role
 from core.lifecycle import Command, SubmitPlan
 from core.models.business import GeospatialAsset, Platform
+from core.outgoing import OutgoingPolicy, check_url
 from core.ports import BlobInfo, BlobRepository
 from core.status_view import PublicUrls
 from core.submission import Submission
@@ -67,11 +68,19 @@ class CheckedSubmit:
 class SubmitService:
     """The use case behind every submitting door."""
 
-    def __init__(self, pool: AsyncPool, blobs: BlobRepository, jobs: JobCreator, urls: PublicUrls) -> None:
+    def __init__(
+        self,
+        pool: AsyncPool,
+        blobs: BlobRepository,
+        jobs: JobCreator,
+        urls: PublicUrls,
+        outgoing: OutgoingPolicy = OutgoingPolicy(),
+    ) -> None:
         self._pool = pool
         self._blobs = blobs
         self._jobs = jobs
         self._urls = urls
+        self._outgoing = outgoing
 
     async def submit(self, caller: Caller, body: Mapping[str, Any], header_key: str | None = None) -> SubmitAccepted:
         """Store a submit and start its job; idempotent under an idempotency key.
@@ -105,7 +114,10 @@ class SubmitService:
         async with transaction(self._pool) as conn:
             row = await PlatformRepository(conn).get(platform_id)
         platform = submission.own_platform(row, platform_id, caller)
-        return platform, submission.parse_submission(body, platform, header_key)
+        wanted = submission.parse_submission(body, platform, header_key)
+        if wanted.request.callback_url is not None:
+            check_url(wanted.request.callback_url, self._outgoing, "callback_url")
+        return platform, wanted
 
     async def _known(self, wanted: Submission, key: str) -> SubmitAccepted | None:
         async with transaction(self._pool) as conn:
@@ -264,21 +276,7 @@ def _new_request(
         body_hash=wanted.body_hash,
         body=body,
         submitted_by=caller.subject,
-        warnings=[w.model_dump(mode="json", by_alias=True) for w in _warnings(wanted)],
     )
-
-
-def _warnings(wanted: Submission) -> list[Finding]:
-    if wanted.request.callback_url is None:
-        return []
-    return [
-        Finding(
-            code="CALLBACK_NOT_SENT",
-            level="warning",
-            field="callback_url",
-            message="this build sends no webhooks yet; poll status_url",
-        )
-    ]
 
 
 def _audit_entry(caller: Caller, wanted: Submission, plan: SubmitPlan, request_id: str) -> NewAuditEntry:

@@ -4,6 +4,7 @@
 the `geodag` command of the same machine.
 """
 
+import base64
 import hashlib
 import secrets
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ class Credentials(BaseModel):
     keys: dict[str, str] = Field(description="API and service keys by subject.", repr=False)
     passwords: dict[str, str] = Field(description="Database passwords by role.", repr=False)
     upload_key: str = Field(description="HMAC key of upload addresses.", repr=False)
+    secrets_key: str = Field(default="", description="Base64 key that seals secrets in the database.", repr=False)
 
     def key_file(self) -> KeyFile:
         """Return what the servers may know: digests, subjects and roles."""
@@ -75,6 +77,7 @@ def ensure_credentials(home: Path) -> Credentials:
         keys=_missing(KEY_OWNERS, known.keys if known else {}, "gd_"),
         passwords=_missing(LOGIN_ROLES, known.passwords if known else {}, ""),
         upload_key=known.upload_key if known else secrets.token_hex(32),
+        secrets_key=(known.secrets_key if known else "") or base64.b64encode(secrets.token_bytes(32)).decode(),
     )
     if credentials != known:
         write_json(credentials_path(home), credentials.model_dump(mode="json"), PRIVATE)

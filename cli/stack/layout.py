@@ -179,6 +179,8 @@ class Plan:
             "WORKFLOWS_DIR": str(self.home.workflows),
             "BLOB_ROOT": str(self.home.blobs),
             "UPLOAD_KEY": self.credentials.upload_key,
+            "SECRETS_KEY": self.credentials.secrets_key,
+            "WEBHOOK_ALLOW_LOOPBACK": "true",
             "UPLOAD_MAX_BYTES": str(UPLOAD_MAX_BYTES),
             "PUBLIC_ORCHESTRATOR_URL": self.urls.orchestrator,
             "PUBLIC_SERVING_URL": self.urls.serving,

@@ -74,6 +74,7 @@ class Platform(Table):
     collection_prefix: str
     is_active: Annotated[bool, Column(default="true")] = True
     created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    webhook_url: str | None = Field(default=None, description="Where the platform is told, unless a submit says else.")
 
 
 class GeospatialAsset(Table):
@@ -221,6 +222,51 @@ class AuditEntry(Table):
     created_at: Annotated[datetime, Column(default="dagapp.clock()")]
 
 
+class WebhookSecret(Table):
+    """A signing secret of a platform, sealed; two are valid while one replaces the other."""
+
+    __table_name__: ClassVar[str] = "webhook_secrets"
+    __primary_key__: ClassVar = ("platform_id", "secret_id")
+    __foreign_keys__: ClassVar = (ForeignKey(("platform_id",), "platforms", ("platform_id",)),)
+
+    platform_id: Annotated[str, Column("varchar(64)")]
+    secret_id: Annotated[str, Column("varchar(32)")]
+    sealed: Annotated[str, Column("text")] = Field(description="Base64 of the sealed secret.", repr=False)
+    created_by: str
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    expires_at: datetime | None = None
+
+
+class WebhookDelivery(Table):
+    """One thing that a platform is told, and how that went."""
+
+    __table_name__: ClassVar[str] = "webhook_deliveries"
+    __primary_key__: ClassVar = ("delivery_id",)
+    __foreign_keys__: ClassVar = (ForeignKey(("request_id",), "platform_requests", ("request_id",)),)
+    __indexes__: ClassVar = (
+        Index("due", ("next_attempt_at",), where="state = 'pending'"),
+        Index("platform", ("platform_id", "created_at")),
+    )
+
+    delivery_id: Annotated[str, Column("varchar(64)")] = Field(description="`webhook-id`, the same in every attempt.")
+    platform_id: Annotated[str, Column("varchar(64)")]
+    request_id: Annotated[str, Column("varchar(64)")]
+    asset_id: Annotated[str, Column("varchar(32)")]
+    version_ordinal: int
+    url: str
+    type: str
+    request_state: str = Field(description="State of the request when it happened.")
+    review: str | None = Field(default=None, description="State of the review when it happened.")
+    state: Annotated[str, Column(default="'pending'")] = Field(description="pending | delivered | expired")
+    attempts: Annotated[int, Column(default="0")] = 0
+    next_attempt_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    last_status: int | None = None
+    last_error: str | None = None
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    delivered_at: datetime | None = None
+    expires_at: datetime
+
+
 BUSINESS_TABLES: tuple[type[Table], ...] = (
     Platform,
     GeospatialAsset,
@@ -228,4 +274,6 @@ BUSINESS_TABLES: tuple[type[Table], ...] = (
     PlatformRequest,
     PlatformRequestJob,
     AuditEntry,
+    WebhookSecret,
+    WebhookDelivery,
 )

@@ -11,6 +11,7 @@ from core.b2b import ApproveRequest, RejectRequest, ReviewAnswer, SubmitAccepted
 from core.dag.catalogue import WorkflowCatalogue
 from core.identity import Caller, KeyEntry, KeyFile, Role
 from core.models.engine import Job
+from core.outgoing import OutgoingPolicy
 from core.stac import collection_document
 from core.status_view import PublicUrls
 from core.wire import TaskMessage, TaskResult, TaskStatus
@@ -94,7 +95,7 @@ class Business:
         self.engine = PublishingEngine(self.pool, self.catalogue)
         self.worker = HandWorker(self.engine)
         self.blobs = FolderBlobRepository(self.root)
-        self.submits = SubmitService(self.pool, self.blobs, self.engine.jobs, URLS)
+        self.submits = SubmitService(self.pool, self.blobs, self.engine.jobs, URLS, OutgoingPolicy(allow_loopback=True))
         self.approvals = ApprovalService(self.pool)
         self.status = StatusService(self.pool, URLS)
         self.uploads = UploadService(

@@ -224,10 +224,10 @@ async def test_a_check_stores_nothing_and_says_where_a_submit_would_lead(busines
         await business.submits.check(SUBMITTER, submit_body(version_label="V2"))
 
 
-async def test_a_callback_url_is_answered_with_a_warning_while_no_webhooks_are_sent(business: Business) -> None:
-    accepted = await business.submit(callback_url="https://partner.example/hook")
-    status = await business.status.request(SUBMITTER, accepted.request_id)
-    assert [w["code"] for w in status.warnings] == ["CALLBACK_NOT_SENT"]
+@pytest.mark.parametrize("url", ["http://partner.example/hook", "https://10.0.0.1/hook", "https://0x7f000001/hook"])
+async def test_a_callback_url_that_leads_inside_is_refused_and_nothing_is_stored(business: Business, url: str) -> None:
+    assert await refusal(business, callback_url=url) == ("CALLBACK_URL_FORBIDDEN", "callback_url")
+    assert await business.counts() == NOTHING
 
 
 class BrokenJobs:

@@ -1,6 +1,7 @@
 """A real orchestrator on a free port, served by the test's own event loop."""
 
 import asyncio
+import base64
 import contextlib
 import hashlib
 import json
@@ -61,6 +62,7 @@ def settings(database: Database, keys_file: Path, tmp_path: Path) -> Orchestrato
         workflows_dir=WORKFLOWS,
         blob_root=tmp_path / "blobs",
         upload_key=SecretStr("upload-key"),
+        secrets_key=SecretStr(base64.b64encode(b"s" * 32).decode()),
         public_orchestrator_url="http://orchestrator.test",
         public_serving_url="http://serving.test",
         public_gateway_url="http://gateway.test",

@@ -1,6 +1,7 @@
 """The orchestrator as a process: it starts without a database, says what is missing, and leaves in order."""
 
 import asyncio
+import base64
 import os
 import signal
 import socket
@@ -40,6 +41,7 @@ def environment(database: Database, keys_file: Path, tmp_path: Path) -> dict[str
         "WORKFLOWS_DIR": str(WORKFLOWS),
         "BLOB_ROOT": str(tmp_path / "blobs"),
         "UPLOAD_KEY": "upload-key",
+        "SECRETS_KEY": base64.b64encode(b"s" * 32).decode(),
         "PUBLIC_ORCHESTRATOR_URL": "http://orchestrator.test",
         "PUBLIC_SERVING_URL": "http://serving.test",
         "PUBLIC_GATEWAY_URL": "http://gateway.test",
@@ -103,7 +105,9 @@ async def test_it_starts_before_its_database_and_is_not_ready(environment: dict[
         assert await status(environment, "/readyz") == 503
 
 
-@pytest.mark.parametrize("missing", ["UPLOAD_KEY", "POSTGRES_HOST", "API_KEYS_FILE", "ORCHESTRATOR_PORT"])
+@pytest.mark.parametrize(
+    "missing", ["UPLOAD_KEY", "SECRETS_KEY", "POSTGRES_HOST", "API_KEYS_FILE", "ORCHESTRATOR_PORT"]
+)
 async def test_a_missing_setting_stops_the_start_and_is_named(environment: dict[str, str], missing: str) -> None:
     del environment[missing]
     async with running(environment) as process:

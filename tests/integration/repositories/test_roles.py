@@ -18,7 +18,10 @@ ENGINE = (
     "dag_task_results", "dag_checkpoints", "dag_settings", "dag_fan_outs", "dag_fan_out_items", "dag_commands",
     "dag_limits", "dag_slots", "dag_dead_letters",
 )  # fmt: skip
-BUSINESS = ("platforms", "geospatial_assets", "asset_versions", "platform_requests", "platform_request_jobs")
+BUSINESS = (
+    "platforms", "geospatial_assets", "asset_versions", "platform_requests", "platform_request_jobs",
+    "webhook_secrets", "webhook_deliveries",
+)  # fmt: skip
 
 ALLOWED: dict[str, Cells] = {
     roles.ORCHESTRATOR: {

@@ -15,7 +15,12 @@ def make_plan(home: Path, shape: Shape | None = None) -> Plan:
 
 
 def secrets_of(credentials: Credentials) -> list[str]:
-    return [*credentials.keys.values(), *credentials.passwords.values(), credentials.upload_key]
+    return [
+        *credentials.keys.values(),
+        *credentials.passwords.values(),
+        credentials.upload_key,
+        credentials.secrets_key,
+    ]
 
 
 def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:

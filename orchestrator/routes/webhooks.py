@@ -1,0 +1,60 @@
+"""Webhooks: where platforms are told, the secrets that sign, and every delivery."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import JSONResponse, Response
+
+from core.identity import Role
+from orchestrator.deps import context, parsed
+
+router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
+
+
+class WebhookAddress(BaseModel):
+    """PUT /api/v1/webhooks/platforms/{platform_id}"""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str | None
+
+
+@router.put("/platforms/{platform_id}", status_code=204)
+async def set_address(request: Request, platform_id: str) -> Response:
+    """Say where a platform is told when a submit names no callback_url; null means nowhere."""
+    ctx = context(request)
+    ctx.auth.mutator(request.headers, Role.ADMIN)
+    wanted = await parsed(request, WebhookAddress)
+    await ctx.business.webhooks.set_url(platform_id, wanted.url)
+    return Response(status_code=204)
+
+
+@router.post("/platforms/{platform_id}/secrets", status_code=201)
+async def rotate(request: Request, platform_id: str) -> Response:
+    """Make a new signing secret and show it this once; the one before stays valid for a day."""
+    ctx = context(request)
+    caller = ctx.auth.mutator(request.headers, Role.ADMIN)
+    made = await ctx.business.webhooks.rotate(platform_id, caller.subject)
+    return JSONResponse(made, 201, {"Cache-Control": "no-store"})
+
+
+@router.get("/deliveries")
+async def deliveries(
+    request: Request,
+    platform_id: str | None = None,
+    state: Literal["pending", "delivered", "expired"] | None = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:
+    """List the newest deliveries with how they went."""
+    ctx = context(request)
+    ctx.auth.caller(request.headers, Role.OPERATOR, Role.ADMIN)
+    return JSONResponse({"deliveries": await ctx.business.webhooks.deliveries(platform_id, state, limit)})
+
+
+@router.post("/deliveries/{delivery_id}/replay", status_code=202)
+async def replay(request: Request, delivery_id: str) -> Response:
+    """Send one again under its own id."""
+    ctx = context(request)
+    ctx.auth.mutator(request.headers, Role.OPERATOR, Role.ADMIN)
+    return JSONResponse(await ctx.business.webhooks.replay(delivery_id), 202)
