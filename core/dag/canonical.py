@@ -9,7 +9,7 @@ from core.dag.nodes import NODE_TYPES, PLANNED_NODE_TYPES
 from core.dag.problems import Report
 from core.dag.yaml_source import Path
 
-PLANNED_NODE_WORDS = frozenset({"when", "concurrency"})
+PLANNED_NODE_WORDS = frozenset({"concurrency"})
 PLANNED_WORDS = frozenset({"concurrency", "deduplicate"})
 
 
@@ -87,7 +87,9 @@ def _node(value: Any, path: Path, report: Report) -> Any:
     if "definition_hash" in node:
         report.add((*path, "definition_hash"), "definition_hash is not a word of the language")
         del node["definition_hash"]
-    node = _replace(node, "next", _listed)
+    for word in ("next", "on_true", "on_false"):
+        node = _replace(node, word, _listed)
+    node = _replace(node, "branches", _branches)
     node = _replace(node, "depends_on", _join)
     return _replace(node, "retry", lambda retry: _retry(retry, path, report))
 
@@ -104,6 +106,12 @@ def _known_type(node_type: Any, path: Path, report: Report) -> bool:
         known = ", ".join(sorted(NODE_TYPES | PLANNED_NODE_TYPES))
         report.add(where, f"{node_type!r} is not a node type; known are {known}")
     return False
+
+
+def _branches(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    return [_replace(branch, "next", _listed) if isinstance(branch, dict) else branch for branch in value]
 
 
 def _join(value: Any) -> Any:

@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from core.dag import gates
 from core.dag.definition import Workflow
+from core.dag.evaluator import evaluate
+from core.dag.gates import GateDecision
 from core.dag.run import Run
 from core.dag.state import Decision, JobState
 from core.errors import Conflict
@@ -27,3 +30,18 @@ def cancel_job(
     run.cancel_unfinished("the job was cancelled")
     run.move_job(JobStatus.CANCELLED, data={"actor": actor, "reason": reason})
     return run.decision(None)
+
+
+def decide_gate(
+    workflow: Workflow,
+    state: JobState,
+    now: datetime,
+    *,
+    node_id: str,
+    decision: GateDecision,
+    catalog: Mapping[str, HandlerSpec] = CATALOG,
+) -> Decision:
+    """Decide a gate and everything that follows from it. Raises as `core.dag.gates.decide` does."""
+    run = Run(workflow, state, now, catalog)
+    gates.decide(run, node_id, decision)
+    return evaluate(run)

@@ -56,6 +56,7 @@ class Literal:
 class Operand:
     """One `{{ … }}`."""
 
+    text: str
     expression: Expression
 
 
@@ -114,19 +115,19 @@ def parse(text: str, *, field: bool = False) -> Term:
     return _Parser(text, field).parse()
 
 
-def expressions(term: Term) -> Iterator[Expression]:
+def operands(term: Term) -> Iterator[Operand]:
     """Yield every `{{ … }}` of a tree."""
     match term:
         case Operand():
-            yield term.expression
+            yield term
         case Items():
             for item in term.items:
-                yield from expressions(item)
+                yield from operands(item)
         case Prefix() | IsNull():
-            yield from expressions(term.term)
+            yield from operands(term.term)
         case Infix():
-            yield from expressions(term.left)
-            yield from expressions(term.right)
+            yield from operands(term.left)
+            yield from operands(term.right)
         case Literal() | Field():
             return
 
@@ -314,7 +315,7 @@ class _Parser:
         token = self.peek
         match token.kind:
             case "operand":
-                term: Term = Operand(self.expression(token.text))
+                term: Term = Operand(token.text, self.expression(token.text))
             case "number":
                 term = Literal(self.number(token.text))
             case "text":

@@ -21,12 +21,12 @@ from core.dag.condition_syntax import (
     Operand,
     Prefix,
     Term,
-    expressions,
+    operands,
     parse,
     shorten,
 )
 from core.dag.json_values import MAX_INTEGER_BITS
-from core.dag.templates import Expression, TemplateFailed
+from core.dag.templates import TemplateFailed
 from core.ids import canonical_json
 
 _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -45,6 +45,10 @@ _ARITHMETIC: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 }
 
 
+Read = Callable[[Operand], Any]
+"""Returns the value of one `{{ … }}`; raises `TemplateFailed` when it has none."""
+
+
 class _Misfit(Exception):
     """Values that an operator does not take."""
 
@@ -57,23 +61,23 @@ class Condition:
     root: Term
 
     @property
-    def expressions(self) -> Iterator[Expression]:
+    def operands(self) -> Iterator[Operand]:
         """Yield every `{{ … }}` in it."""
-        return expressions(self.root)
+        return operands(self.root)
 
-    def holds(self, scope: Mapping[str, Any], field: Any = None) -> bool:
-        """Return whether it holds; `field` is the value of `condition_field`.
+    def holds(self, read: Read, field: Any = None) -> bool:
+        """Return whether it holds; only the operands that decide are read. `field` is the value of `condition_field`.
 
         Raises `ConditionFailed` when types do not fit and `TemplateFailed` when an operand has no value.
         """
-        evaluation = _Evaluation(scope, field)
+        evaluation = _Evaluation(read, field)
         try:
             return evaluation.truth(self.root)
         except _Misfit as misfit:
             raise ConditionFailed(f"{shorten(self.source)} has no answer: {misfit}{evaluation.seen()}") from misfit
         except TemplateFailed as error:
             message = f"{shorten(self.source)} has no answer: {error.detail.message}"
-            raise TemplateFailed(message, field=error.detail.field) from error
+            raise TemplateFailed.of(error.detail.model_copy(update={"message": message})) from error
 
 
 def parse_condition(text: str, *, field: bool = False) -> Condition:
@@ -84,14 +88,14 @@ def parse_condition(text: str, *, field: bool = False) -> Condition:
 class _Evaluation:
     """Walks a tree once and remembers the values of its operands, for the error message."""
 
-    def __init__(self, scope: Mapping[str, Any], field: Any) -> None:
-        self.scope = scope
+    def __init__(self, read: Read, field: Any) -> None:
+        self.read = read
         self.field = field
         self.values: dict[str, Any] = {}
 
     def seen(self) -> str:
         """Return the operands that were read, with their values."""
-        values = [f"{shorten(name, 100)} = {_shown(value)}" for name, value in self.values.items()]
+        values = [f"{shorten(name, 100)} = {shown(value)}" for name, value in self.values.items()]
         return f" ({', '.join(values)})" if values else ""
 
     def truth(self, term: Term) -> bool:
@@ -105,7 +109,7 @@ class _Evaluation:
             case Literal():
                 return term.value
             case Operand():
-                return self.read(term.expression)
+                return self.operand(term)
             case Field():
                 return self.values.setdefault("condition_field", self.field)
             case Items():
@@ -125,9 +129,9 @@ class _Evaluation:
             case _ as never:
                 assert_never(never)
 
-    def read(self, expression: Expression) -> Any:
-        value = expression.evaluate(self.scope)
-        self.values[expression.source] = value
+    def operand(self, operand: Operand) -> Any:
+        value = self.read(operand)
+        self.values[operand.text] = value
         return value
 
 
@@ -189,7 +193,7 @@ def _calculated(sign: str, left: Any, right: Any) -> int | float:
     try:
         result: int | float = _ARITHMETIC[sign](left, right)
     except ArithmeticError as error:
-        raise _Misfit(f"{_shown(left)} {sign} {_shown(right)}: {error}") from error
+        raise _Misfit(f"{shown(left)} {sign} {shown(right)}: {error}") from error
     if result.bit_length() > MAX_INTEGER_BITS if isinstance(result, int) else not math.isfinite(result):
         raise _Misfit(f"the result of {sign} is too large")
     return result
@@ -221,10 +225,10 @@ def _kind(value: Any) -> str:
 
 
 def _named(value: Any) -> str:
-    return "null" if value is None else f"{_kind(value)} {_shown(value)}"
+    return "null" if value is None else f"{_kind(value)} {shown(value)}"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a value as JSON, cut when it is long."""
     try:
         return shorten(canonical_json(value), 80)

@@ -6,11 +6,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
+from core.dag.choices import Chooser, compile_conditional
+from core.dag.conditions import Condition, parse_condition
 from core.dag.graph import Graph, build_graph
 from core.dag.input_spec import InputSpec
 from core.dag.nodes import (
     AnyNode,
     Concurrency,
+    ConditionalNode,
     Defaults,
     Definition,
     FanOutNode,
@@ -93,6 +96,16 @@ class Workflow(Definition):
         """Hashes of the definitions that its nodes of type workflow run."""
         nodes = (node for node in self.nodes.values() if isinstance(node, WorkflowNode))
         return frozenset(node.definition_hash for node in nodes if node.definition_hash is not None)
+
+    @cached_property
+    def when_conditions(self) -> Mapping[str, Condition]:
+        """Parsed `when` by node that has one."""
+        return {key: parse_condition(node.when) for key, node in self.nodes.items() if node.when is not None}
+
+    @cached_property
+    def choosers(self) -> Mapping[str, Chooser]:
+        """Compiled conditionals by node."""
+        return {key: compile_conditional(node) for key, node in self.nodes.items() if isinstance(node, ConditionalNode)}
 
     @cached_property
     def outputs_program(self) -> Program:

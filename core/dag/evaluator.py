@@ -37,9 +37,13 @@ def advance(
     Every node of the workflow needs its row, and every task in flight its newest attempt: load the inbox after the
     attempts, or a result that lands in between looks like a lost worker.
     """
-    run = Run(workflow, state, now, catalog)
+    return evaluate(Run(workflow, state, now, catalog))
+
+
+def evaluate(run: Run) -> Decision:
+    """Decide as `advance` does, after somebody's command was written into the run."""
     consume_results(run)
-    missing = workflow.nodes.keys() - run.nodes.keys()
+    missing = run.workflow.nodes.keys() - run.nodes.keys()
     if run.job.status in JOB_FINAL:
         pass
     elif missing:

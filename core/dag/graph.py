@@ -2,7 +2,7 @@
 
 A settled edge is
     PASSED   its source COMPLETED, or FAILED under `best_effort`, or was SKIPPED as `bypassed`;
-    DEAD     its source was SKIPPED as `not_taken` (later also: a conditional chose otherwise);
+    DEAD     a conditional chose otherwise, or its source was SKIPPED as `not_taken`;
     FAILED   its source FAILED, was CANCELLED, or was SKIPPED as `upstream_failed`.
 
 When all incoming edges of a node are settled: all dead -> skipped `not_taken`; otherwise by its rule
@@ -11,14 +11,15 @@ When all incoming edges of a node are settled: all dead -> skipped `not_taken`; 
     all_done ready.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import assert_never
 
-from core.dag.nodes import JoinRule, Node
+from core.dag.nodes import ConditionalNode, JoinRule, Node
 from core.errors import WorkflowError
+from core.models.engine import NodeState
 from core.statuses import NodeStatus, SkipReason
 
 
@@ -71,19 +72,24 @@ class Graph:
 
 
 def edges_of(nodes: Mapping[str, Node]) -> dict[str, tuple[str, ...]]:
-    """Return the sources of every node, from `next` and `depends_on` alike, without duplicates."""
+    """Return the sources of every node, from `next` and `depends_on` alike, without duplicates.
+
+    Names that are no nodes are left out; the loader lets none pass.
+    """
     incoming: dict[str, dict[str, None]] = {node_id: {} for node_id in nodes}
     for source, node in nodes.items():
         for target in node.targets():
-            incoming[target][source] = None
+            if target in incoming:
+                incoming[target][source] = None
     for target, node in nodes.items():
         for source in node.depends_on.sources if node.depends_on else ():
-            incoming[target][source] = None
+            if source in incoming:
+                incoming[target][source] = None
     return {node_id: tuple(sources) for node_id, sources in incoming.items()}
 
 
 def build_graph(nodes: Mapping[str, Node]) -> Graph:
-    """Compute the shape; every name in an edge must exist. Raises `Cycle`."""
+    """Compute the shape. Raises `Cycle`."""
     incoming = edges_of(nodes)
     order = _order(incoming)
     outgoing: dict[str, list[str]] = {node_id: [] for node_id in nodes}
@@ -96,28 +102,48 @@ def build_graph(nodes: Mapping[str, Node]) -> Graph:
     return Graph(order, incoming, {key: tuple(targets) for key, targets in outgoing.items()}, ancestors)
 
 
-def _order(incoming: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+def cycles_of(nodes: Mapping[str, Node]) -> Iterator[Cycle]:
+    """Yield a cycle, then what is left when one edge of it is taken away, and so on."""
+    incoming = {node_id: list(sources) for node_id, sources in edges_of(nodes).items()}
+    while True:
+        try:
+            _order(incoming)
+            return
+        except Cycle as cycle:
+            yield cycle
+            source, target = cycle.ring[:2]
+            incoming[target].remove(source)
+
+
+def _order(incoming: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     try:
         return tuple(TopologicalSorter(incoming).static_order())
     except CycleError as error:
         raise Cycle(error.args[1]) from error
 
 
-def edge(source: Node, status: NodeStatus, skip_reason: SkipReason | None) -> Edge:
-    """Return how an edge stands, given its source."""
-    match status:
+def edge(source: Node, state: NodeState, target: str) -> Edge:
+    """Return how the edge from a source, which stands as `state` says, to `target` stands."""
+    match state.status:
         case NodeStatus.COMPLETED:
-            return Edge.PASSED
+            return Edge.PASSED if _is_taken(source, state, target) else Edge.DEAD
         case NodeStatus.FAILED:
             return Edge.PASSED if source.best_effort else Edge.FAILED
         case NodeStatus.CANCELLED:
             return Edge.FAILED
         case NodeStatus.SKIPPED:
-            return _skipped_edge(skip_reason)
+            return _skipped_edge(state.skip_reason)
         case NodeStatus.PENDING | NodeStatus.READY | NodeStatus.WAITING | NodeStatus.DISPATCHED | NodeStatus.RUNNING:
             return Edge.OPEN
         case _ as never:
             assert_never(never)
+
+
+def _is_taken(source: Node, state: NodeState, target: str) -> bool:
+    """Return whether a completed source leads to `target`; only conditionals choose, and only among their choices."""
+    if not isinstance(source, ConditionalNode) or target not in source.choices():
+        return True
+    return target in (state.output or {}).get("taken", ())
 
 
 def _skipped_edge(reason: SkipReason | None) -> Edge:

@@ -33,24 +33,43 @@ def load_workflow(
         report.add((), "a workflow file is a mapping")
         report.raise_any()
     workflow = _validate(canonical(source.value, report), report)
-    report.raise_any()
+    if workflow.nodes.keys() != source.value["nodes"].keys():
+        report.raise_any()  # what names a node that was left out is not wrong itself
     check(workflow, catalog, queues, report)
     report.raise_any()
     return workflow
 
 
 def _validate(value: dict[str, Any], report: Report) -> Workflow:
+    """Return the model; words that do not exist are noted and left out, so that the checks find the rest as well."""
     try:
         check_json(value, "workflow")
-        return Workflow.model_validate_json(json.dumps(value))
+        return _model(json.loads(json.dumps(value)), report)
     except NotJson as error:
         report.add((), error.detail.message)
-    except ValidationError as error:
-        for item in error.errors(include_url=False):
-            path = _source_path(item["loc"])
-            report.add(path, _message(path, item))
     report.raise_any()
     raise AssertionError("a refused definition has problems")
+
+
+def _model(value: dict[str, Any], report: Report) -> Workflow:
+    try:
+        return Workflow.model_validate_json(json.dumps(value))
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+    for item in problems:
+        path = _source_path(item["loc"])
+        report.add(path, _message(path, item))
+    if any(item["type"] != "extra_forbidden" for item in problems):
+        report.raise_any()
+    for item in problems:
+        _remove(value, _source_path(item["loc"]))
+    return _model(value, report)
+
+
+def _remove(value: Any, path: Path) -> None:
+    for key in path[:-1]:
+        value = value[key]
+    del value[path[-1]]
 
 
 def _source_path(location: tuple[int | str, ...]) -> Path:

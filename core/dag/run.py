@@ -147,11 +147,11 @@ class Run:
         task_id = changed.task_id if node.status is not NodeStatus.PENDING else None
         self.events.append(Event(event or _NODE_EVENTS[status], status.value, node_id, task_id, data))
 
-    def fail_node(self, node_id: str, error: ErrorDetail) -> None:
+    def fail_node(self, node_id: str, error: ErrorDetail, **fields: Any) -> None:
         """End a node as FAILED with its error."""
         detail = error.model_dump(mode="json", exclude_none=True)
         data = {"code": error.code, "message": error.message}
-        self.move(node_id, NodeStatus.FAILED, data=data, error=detail)
+        self.move(node_id, NodeStatus.FAILED, data=data, error=detail, **fields)
 
     def wait_for(self, node_id: str, kind: str, detail: Any = None) -> None:
         """Note why a node does not go on; no event, nothing when it is noted already."""
@@ -177,6 +177,11 @@ class Run:
             fields |= {"completed_at": self.now, "wake_at": None}
         self.job = self.job.model_copy(update=fields)
         self.events.append(Event(_JOB_EVENTS[status], status.value, data=data))
+
+    def start_job(self) -> None:
+        """Let the job be RUNNING from the first thing on that takes time."""
+        if self.job.status is JobStatus.PENDING:
+            self.move_job(JobStatus.RUNNING)
 
     def end_attempt(self, attempt: Attempt, state: AttemptState, reason: str) -> None:
         """Expire or revoke an attempt, once."""

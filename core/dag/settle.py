@@ -2,7 +2,8 @@
 
 from typing import assert_never
 
-from core.dag import tasks
+from core.dag import branching, gates, tasks
+from core.dag.condition_syntax import ConditionFailed
 from core.dag.graph import Verdict, edge, rule_of, verdict
 from core.dag.nodes import (
     ConditionalNode,
@@ -16,6 +17,7 @@ from core.dag.nodes import (
     WorkflowNode,
 )
 from core.dag.run import Run
+from core.dag.templates import TemplateFailed
 from core.dag.values import Needed
 from core.statuses import NodeStatus, SkipReason
 
@@ -52,15 +54,13 @@ def _move_on(run: Run, node_id: str) -> None:
 
 def _settle_pending(run: Run, node_id: str) -> None:
     nodes = run.workflow.nodes
-    edges = [
-        edge(nodes[source], run.nodes[source].status, run.nodes[source].skip_reason)
-        for source in run.workflow.graph.incoming[node_id]
-    ]
+    sources = run.workflow.graph.incoming[node_id]
+    edges = [edge(nodes[source], run.nodes[source], node_id) for source in sources]
     match verdict(rule_of(nodes[node_id]), edges):
         case Verdict.WAIT:
             return
         case Verdict.READY:
-            run.move(node_id, NodeStatus.READY, ready_at=run.now, waiting_for=None)
+            _make_ready(run, node_id)
         case Verdict.NOT_TAKEN:
             _skip(run, node_id, SkipReason.NOT_TAKEN)
         case Verdict.UPSTREAM_FAILED:
@@ -69,12 +69,29 @@ def _settle_pending(run: Run, node_id: str) -> None:
             assert_never(never)
 
 
+def _make_ready(run: Run, node_id: str) -> None:
+    """Ask `when`, while the node is still PENDING: it may need a value that is made elsewhere."""
+    try:
+        bypassed = branching.is_bypassed(run, node_id)
+    except (ConditionFailed, TemplateFailed) as error:
+        run.move(node_id, NodeStatus.READY, ready_at=run.now, waiting_for=None)
+        branching.fail(run, node_id, error.detail)
+        return
+    if bypassed:
+        _skip(run, node_id, SkipReason.BYPASSED)
+    else:
+        run.move(node_id, NodeStatus.READY, ready_at=run.now, waiting_for=None)
+
+
 def _skip(run: Run, node_id: str, reason: SkipReason) -> None:
     run.move(node_id, NodeStatus.SKIPPED, data={"reason": reason.value}, skip_reason=reason)
 
 
 def _wake(run: Run, node_id: str) -> None:
     """Let a WAITING node go on when what it waits for is there; types that wait for more than time have their case."""
+    if isinstance(run.workflow.nodes[node_id], GateNode):
+        gates.wake(run, node_id)
+        return
     not_before = run.nodes[node_id].not_before
     if not_before is None or not_before <= run.now:
         run.move(node_id, NodeStatus.READY, ready_at=run.now, not_before=None, waiting_for=None)
@@ -88,7 +105,11 @@ def _go(run: Run, node_id: str) -> None:
             run.move(node_id, NodeStatus.COMPLETED, output={})
         case TaskNode():
             tasks.go_on(run, node_id, node)
-        case ConditionalNode() | FanOutNode() | FanInNode() | GateNode() | WorkflowNode():
+        case ConditionalNode():
+            branching.go_on(run, node_id, node)
+        case GateNode():
+            gates.go_on(run, node_id, node)
+        case FanOutNode() | FanInNode() | WorkflowNode():
             raise TypeError(f"the loader lets no {node.type} pass yet")
         case _ as never:
             assert_never(never)

@@ -9,7 +9,7 @@ from core.dag.values import Ask, value_of
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
 from core.ids import canonical_json, task_id
-from core.statuses import JobStatus, NodeStatus
+from core.statuses import NodeStatus
 
 
 def go_on(run: Run, node_id: str, node: TaskNode) -> None:
@@ -53,8 +53,8 @@ def dispatch(run: Run) -> None:
     """Send out every prepared task; the first one starts the job."""
     for node_id, prepared in run.prepared.items():
         _dispatch(run, node_id, prepared)
-    if run.prepared and run.job.status is JobStatus.PENDING:
-        run.move_job(JobStatus.RUNNING)
+    if run.prepared:
+        run.start_job()
 
 
 def _dispatch(run: Run, node_id: str, prepared: Prepared) -> None:

@@ -4,11 +4,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from core.dag.apply import apply
+from core.dag.commands import decide_gate
+from core.dag.conditions import Read
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance, initial_nodes
+from core.dag.gates import GateDecision
 from core.dag.inputs import resolve_inputs
 from core.dag.state import Decision, Event, JobState
 from core.models.engine import Attempt, Job, NodeState, TaskResultRow
@@ -28,6 +31,11 @@ def task(*after: str, join: str = "all_of", **fields: Any) -> dict[str, Any]:
     """Return a canonical echo task that depends on others."""
     node: dict[str, Any] = {"type": "task", "handler": "echo", **fields}
     return {**node, "depends_on": {join: list(after)}} if after else node
+
+
+def reading(scope: Mapping[str, Any]) -> Read:
+    """Return what reads the operands of conditions from a scope."""
+    return lambda operand: operand.expression.evaluate(scope)
 
 
 def chain(*tasks: str, **fields: Any) -> dict[str, Any]:
@@ -93,7 +101,9 @@ class World:
 
     def advance(self) -> Decision:
         """Evaluate and write."""
-        decision = advance(self.workflow, self.state, self.now)
+        return self._write(advance(self.workflow, self.state, self.now))
+
+    def _write(self, decision: Decision) -> Decision:
         self.state = apply(self.state, decision, self.now)
         self.events.extend(decision.events)
         self.decisions.append(decision)
@@ -163,6 +173,12 @@ class World:
         self.claim(node_id)
         error = {"code": code, "message": "it broke", "classification": classification}
         self.report(node_id, "failed", error=error)
+
+    def decide(self, node_id: str, decision: Literal["approved", "rejected"] = "approved", **fields: Any) -> Decision:
+        """Decide a gate and evaluate; `fields` are of `GateDecision`."""
+        wish = GateDecision(decision, fields.pop("actor", "ann"), **fields)
+        made = decide_gate(self.workflow, self.state, self.now, node_id=node_id, decision=wish)
+        return self._write(made)
 
     def set_job(self, **fields: Any) -> None:
         """Change the job as a command does."""

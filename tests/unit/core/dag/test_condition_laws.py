@@ -10,6 +10,7 @@ from core.dag.conditions import Condition, parse_condition
 from core.dag.templates import TemplateFailed
 from core.errors import GeodagError
 from core.ids import canonical_json
+from tests.unit.core.dag.harness import reading
 from tests.unit.core.dag.laws import LAWS
 
 NUMBERS = st.integers(-20, 20) | st.floats(-20, 20, allow_nan=False).map(lambda number: round(number, 2))
@@ -89,7 +90,7 @@ def by_python(text: str, values: list[Any]) -> bool | None:
 def by_us(condition: Condition, values: list[Any]) -> bool | None:
     """Return our answer, None when there is none."""
     try:
-        return condition.holds({"v": values})
+        return condition.holds(reading({"v": values}))
     except ConditionFailed:
         return None
 
@@ -126,7 +127,7 @@ SIGNS = ["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
 def answer_of(text: str, scope: dict[str, Any], field: Any = None) -> bool | GeodagError:
     """Return the answer, or the error in place of one; anything else that is raised fails the test."""
     try:
-        return parse_condition(text, field=field is not None).holds(scope, field)
+        return parse_condition(text, field=field is not None).holds(reading(scope), field)
     except (ConditionFailed, TemplateFailed) as error:
         return error
 

@@ -5,6 +5,7 @@ import pytest
 from core.dag.condition_syntax import ConditionFailed
 from core.dag.conditions import parse_condition
 from core.dag.templates import TemplateFailed
+from tests.unit.core.dag.harness import reading
 
 SCOPE: dict[str, Any] = {
     "inputs": {
@@ -24,7 +25,7 @@ SCOPE: dict[str, Any] = {
 
 def holds(text: str, **field: Any) -> bool:
     """Parse and evaluate; `field` is the value of `condition_field`."""
-    return parse_condition(text, field=bool(field)).holds(SCOPE, **field)
+    return parse_condition(text, field=bool(field)).holds(reading(SCOPE), **field)
 
 
 @pytest.mark.parametrize(
@@ -176,11 +177,11 @@ def test_what_is_not_a_condition_is_refused_with_its_place(text: str, problem: s
 def test_types_that_do_not_fit_are_errors_that_name_condition_and_values(text: str, problem: str) -> None:
     condition = parse_condition(text)
     with pytest.raises(ConditionFailed) as caught:
-        condition.holds(SCOPE)
+        condition.holds(reading(SCOPE))
     assert problem in str(caught.value)
     assert str(caught.value).startswith(text[:100])
-    for expression in condition.expressions:
-        assert f"{expression.source} = " in str(caught.value)
+    for operand in condition.operands:
+        assert f"{operand.text} = " in str(caught.value)
 
 
 def test_an_operand_without_a_value_names_its_path() -> None:
@@ -203,11 +204,11 @@ def test_what_decides_nothing_any_more_is_not_read() -> None:
 
 def test_values_are_data_and_never_part_of_the_condition() -> None:
     condition = parse_condition("{{ inputs.x }} == 'a'")
-    assert not condition.holds({"inputs": {"x": "a' or 'a' == 'a"}})
-    assert not condition.holds({"inputs": {"x": "{{ inputs.y }}", "y": "a"}})
+    assert not condition.holds(reading({"inputs": {"x": "a' or 'a' == 'a"}}))
+    assert not condition.holds(reading({"inputs": {"x": "{{ inputs.y }}", "y": "a"}}))
 
 
 def test_long_values_are_cut_in_messages() -> None:
     with pytest.raises(ConditionFailed) as caught:
-        parse_condition("{{ inputs.x }} > 5").holds({"inputs": {"x": "y" * 100_000}})
+        parse_condition("{{ inputs.x }} > 5").holds(reading({"inputs": {"x": "y" * 100_000}}))
     assert len(str(caught.value)) < 1000

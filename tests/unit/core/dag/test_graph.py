@@ -4,6 +4,7 @@ import pytest
 
 from core.dag.graph import Cycle, Edge, Verdict, build_graph, edge, verdict
 from core.dag.nodes import JoinRule
+from core.models.engine import NodeState
 from core.statuses import NodeStatus, SkipReason
 from tests.unit.core.dag.harness import chain, task, workflow_of
 
@@ -67,8 +68,24 @@ def test_an_edge_settles_by_its_source(
     status: NodeStatus, reason: SkipReason | None, strict: Edge, best_effort: Edge
 ) -> None:
     nodes = workflow_of({"a": task(), "b": task(best_effort=True)}).nodes
-    assert edge(nodes["a"], status, reason) is strict
-    assert edge(nodes["b"], status, reason) is best_effort
+    state = NodeState(job_id="job1", node_id="a", status=status, skip_reason=reason)
+    assert edge(nodes["a"], state, "c") is strict
+    assert edge(nodes["b"], state, "c") is best_effort
+
+
+@pytest.mark.parametrize(
+    ("taken", "target", "expected"),
+    [(["a"], "a", P), (["a"], "b", D), (["a"], "beside", P), ([], "b", D), (None, "b", D), (None, "beside", P)],
+)
+def test_an_edge_from_a_conditional_settles_by_its_choice(taken: list[str] | None, target: str, expected: Edge) -> None:
+    choice = {"type": "conditional", "condition": "true", "on_true": ["a"], "on_false": ["b"], "next": ["beside"]}
+    nodes = workflow_of({"c": choice, "a": task(), "b": task(), "beside": task()}).nodes
+    output = None if taken is None else {"taken": taken}
+    state = NodeState(job_id="job1", node_id="c", status=NodeStatus.COMPLETED, output=output)
+    assert edge(nodes["c"], state, target) is expected
+    assert edge(nodes["c"], state.model_copy(update={"status": NodeStatus.WAITING}), target) is O
+    skipped = {"status": NodeStatus.SKIPPED, "skip_reason": SkipReason.NOT_TAKEN}
+    assert edge(nodes["c"], state.model_copy(update=skipped), target) is D
 
 
 def test_next_and_depends_on_make_the_same_edges_once() -> None:

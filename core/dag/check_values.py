@@ -1,0 +1,52 @@
+"""Checks of templates and conditions: they can be read, and what they look up exists and is upstream."""
+
+from collections.abc import Iterator
+
+from core.dag.condition_syntax import ConditionFailed
+from core.dag.definition import Workflow
+from core.dag.graph import Graph
+from core.dag.places import Place, places
+from core.dag.problems import Report
+from core.dag.templates import Lookup, TemplateFailed
+
+JOB_FIELDS = frozenset(
+    {"job_id", "workflow_id", "workflow_version", "run_no", "priority", "correlation_id", "created_at"}
+)
+_RESULT_FIELDS = frozenset({"output", "status"})
+
+
+def check_values(workflow: Workflow, graph: Graph | None, report: Report) -> None:
+    """Note every problem; without a sound graph it is not known what is upstream, so every node counts as such."""
+    for place in places(workflow):
+        visible = graph.ancestors[place.node_id] if graph and place.node_id else frozenset(workflow.nodes)
+        try:
+            for lookup, source in place.lookups():
+                for problem in _problems(lookup, place, visible, workflow):
+                    report.add(place.path, f"{source}: {problem}")
+        except (TemplateFailed, ConditionFailed) as error:
+            report.add(place.path, error.detail.message)
+
+
+def _problems(lookup: Lookup, place: Place, visible: frozenset[str], workflow: Workflow) -> Iterator[str]:
+    root, *keys = lookup.chain
+    if root not in place.roots:
+        yield f"{root!r} is not known here; what is known are {', '.join(sorted(place.roots))}"
+        return
+    match root:
+        case "inputs":
+            if keys and keys[0] not in workflow.inputs:
+                yield f"{lookup} names no input; known are {', '.join(workflow.inputs) or 'none'}"
+        case "job":
+            if not keys or keys[0] not in JOB_FIELDS:
+                yield f"{lookup} is not known; job has {', '.join(sorted(JOB_FIELDS))}"
+        case "nodes":
+            yield from _node_problems(lookup, keys, visible, workflow)
+
+
+def _node_problems(lookup: Lookup, keys: list[str | int], visible: frozenset[str], workflow: Workflow) -> Iterator[str]:
+    if len(keys) < 2 or keys[1] not in _RESULT_FIELDS:
+        yield f"{lookup} must say nodes.<id>.output or nodes.<id>.status"
+    elif keys[0] not in workflow.nodes:
+        yield f"{keys[0]!r} is not a node"
+    elif keys[0] not in visible:
+        yield f"node {keys[0]} is not upstream, so its output cannot be known here"
