@@ -188,36 +188,6 @@ class UploadAddress(Contract):
     expires_at: str
 
 
-class ApproveRequest(Contract):
-    """Body of approve. Who reviews comes from the credential, never from here."""
-
-    clearance_level: Literal["ouo", "public"] | None = None
-    reason: Annotated[Prose, Field(min_length=1)] | None = None
-
-
-class RejectRequest(Contract):
-    """Body of reject."""
-
-    reason: Annotated[Prose, Field(min_length=1)]
-
-
-class VersionAddress(Contract):
-    """What the aliases `/api/platform/approve|reject` carry beside the decision's own body."""
-
-    asset_id: AssetIdText
-    version_ordinal: Ordinal
-
-
-class ReviewAnswer(Contract):
-    """200 of approve and reject."""
-
-    asset_id: str
-    version_ordinal: int
-    approval_state: ApprovalState
-    clearance_state: str
-    latest_approved_version_ordinal: int | None
-
-
 class StatusView(Contract):
     """Everything a partner learns of a request; never a job id."""
 

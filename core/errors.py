@@ -55,6 +55,7 @@ class ErrorDetail(BaseModel):
     message: str = Field(description="What was found and what was expected.")
     field: str | None = Field(default=None, description="The input that is at fault.")
     value: Any = Field(default=None, description="The offending value, when it may be shown.")
+    expected: Any = Field(default=None, description="The value that would be right, when there is one.")
     remediation: str | None = Field(default=None, description="What the reader can do.")
     user_fixable: bool = False
     classification: Classification = Classification.PERMANENT
@@ -91,6 +92,7 @@ class GeodagError(Exception):
         code: str | None = None,
         field: str | None = None,
         value: Any = None,
+        expected: Any = None,
         remediation: str | None = None,
         next_actions: tuple[str, ...] = (),
     ) -> None:
@@ -100,6 +102,7 @@ class GeodagError(Exception):
             message=message,
             field=field,
             value=value,
+            expected=expected,
             remediation=remediation,
             user_fixable=self.user_fixable,
             classification=self.classification,

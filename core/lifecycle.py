@@ -1,20 +1,22 @@
-"""The life of a version: one table of commands, and the rules of order, labels and clearance between versions.
+"""The life of a version and of its asset: one table of commands, who may order them, where they start and lead.
 
 A version has two states: *processing* (does its newest revision exist?) and *approval* (may it be shown?). A command
-is allowed only where `RULES` says so, for the roles it names. Everything here is pure: services load the facts under
-the asset's lock, ask, and write the answer in the same transaction.
+is allowed only where a rule says so, for the roles it names; docs/lifecycle.md prints the whole matrix. What commands
+do to an asset and its versions together stands in `core.dossier`, the order between versions in `core.ordering`.
+Everything here is pure: services load the facts under the asset's lock, ask, and write the answer in the same
+transaction.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from pydantic.dataclasses import dataclass as checked
 
-from core.errors import Conflict, Forbidden, InvalidTransition, ParameterMissing
+from core.errors import Forbidden, InvalidTransition, NotFound, ParameterMissing
 from core.identity import Caller, Role
-from core.models.business import ApprovalState, Clearance, ProcessingState
+from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState
 from core.statuses import Transitions
 
 
@@ -23,59 +25,128 @@ class Command(StrEnum):
 
     SUBMIT = "submit"
     RESUBMIT = "resubmit"
+    SUPERSEDE = "supersede"
     APPROVE = "approve"
     REJECT = "reject"
+    REVOKE = "revoke"
+    DELETE = "delete"
+    RESTORE = "restore"
+
+
+class AssetCommand(StrEnum):
+    """What a person can order for an asset with all its versions."""
+
+    CLEAR = "clear"
+    LOWER = "lower"
+    EXPOSE = "expose"
+    UNPUBLISH = "unpublish"
+    DELETE = "delete_asset"
+    RESTORE = "restore_asset"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Who may order a command, in which states, and where it leads."""
+    """Who may order a command for a version, in which states, and where it leads.
+
+    Submitters only ever act on assets of their own platform.
+    """
 
     roles: Set[Role]
     approval_from: Set[ApprovalState]
     processing_from: Set[ProcessingState]
-    approval_to: ApprovalState
-    processing_to: ProcessingState
+    approval_to: ApprovalState | None = None
+    """None: it stays."""
+    processing_to: ProcessingState | None = None
+    """None: it stays."""
+    deleted_from: bool = False
+    deleted_to: bool = False
     four_eyes: bool = False
     """True: nobody decides about what he submitted himself."""
+    needs_reason: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class AssetRule:
+    """Who may order a command for an asset, at which clearance, and whether it gives or takes its life."""
+
+    roles: Set[Role]
+    clearance_from: Set[Clearance]
+    deleted_from: bool = False
+    deleted_to: bool = False
+    four_eyes: bool = False
+    """True: nobody decides about an asset of which he submitted an approved version himself."""
+    needs_reason: bool = False
+
+
+_SUBMITTERS: Final = frozenset({Role.SUBMITTER})
+_OWNERS: Final = frozenset({Role.SUBMITTER, Role.ADMIN})
 _REVIEWERS: Final = frozenset({Role.REVIEWER, Role.ADMIN})
+_ADMINS: Final = frozenset({Role.ADMIN})
 _ENDED: Final = frozenset({ProcessingState.COMPLETED, ProcessingState.FAILED, ProcessingState.CANCELLED})
-_UNRESOLVED: Final = frozenset({ApprovalState.PENDING_REVIEW, ApprovalState.REJECTED})
+_DONE: Final = frozenset({ProcessingState.COMPLETED})
+_PENDING: Final = frozenset({ApprovalState.PENDING_REVIEW})
+_ANY_CLEARANCE: Final = frozenset(Clearance)
+UNRESOLVED: Final = frozenset({ApprovalState.PENDING_REVIEW, ApprovalState.REJECTED})
+"""What blocks the next version (specification 003 §13.3.4)."""
+_WITHDRAWABLE: Final = UNRESOLVED | {ApprovalState.REVOKED}
 
 RULES: Final[Mapping[Command, Rule]] = {
     Command.SUBMIT: Rule(
-        roles=frozenset({Role.SUBMITTER}),
+        roles=_SUBMITTERS,
         approval_from=frozenset(),
         processing_from=frozenset(),
         approval_to=ApprovalState.PENDING_REVIEW,
         processing_to=ProcessingState.QUEUED,
     ),
     Command.RESUBMIT: Rule(
-        roles=frozenset({Role.SUBMITTER}),
-        approval_from=_UNRESOLVED,
+        roles=_SUBMITTERS,
+        approval_from=UNRESOLVED,
         processing_from=_ENDED,
         approval_to=ApprovalState.PENDING_REVIEW,
         processing_to=ProcessingState.QUEUED,
     ),
+    Command.SUPERSEDE: Rule(
+        roles=_OWNERS, approval_from=UNRESOLVED, processing_from=_ENDED, approval_to=ApprovalState.REVOKED
+    ),
     Command.APPROVE: Rule(
         roles=_REVIEWERS,
-        approval_from=frozenset({ApprovalState.PENDING_REVIEW}),
-        processing_from=frozenset({ProcessingState.COMPLETED}),
+        approval_from=_PENDING,
+        processing_from=_DONE,
         approval_to=ApprovalState.APPROVED,
-        processing_to=ProcessingState.COMPLETED,
         four_eyes=True,
     ),
     Command.REJECT: Rule(
         roles=_REVIEWERS,
-        approval_from=frozenset({ApprovalState.PENDING_REVIEW}),
-        processing_from=frozenset({ProcessingState.COMPLETED}),
+        approval_from=_PENDING,
+        processing_from=_DONE,
         approval_to=ApprovalState.REJECTED,
-        processing_to=ProcessingState.COMPLETED,
+        needs_reason=True,
     ),
+    Command.REVOKE: Rule(
+        roles=_REVIEWERS,
+        approval_from=frozenset({ApprovalState.APPROVED}),
+        processing_from=_DONE,
+        approval_to=ApprovalState.REVOKED,
+        needs_reason=True,
+    ),
+    Command.DELETE: Rule(roles=_OWNERS, approval_from=_WITHDRAWABLE, processing_from=_ENDED, deleted_to=True),
+    Command.RESTORE: Rule(roles=_ADMINS, approval_from=_WITHDRAWABLE, processing_from=_ENDED, deleted_from=True),
 }
-"""Command -> rule; SUBMIT starts from no version. Printed in docs/architecture.md."""
+"""Command -> rule; SUBMIT starts from no version. Printed in docs/lifecycle.md, tested cell by cell."""
+
+ASSET_RULES: Final[Mapping[AssetCommand, AssetRule]] = {
+    AssetCommand.CLEAR: AssetRule(
+        roles=_REVIEWERS, clearance_from=frozenset({Clearance.UNCLEARED, Clearance.OUO}), four_eyes=True
+    ),
+    AssetCommand.LOWER: AssetRule(
+        roles=_ADMINS, clearance_from=frozenset({Clearance.OUO, Clearance.PUBLIC}), needs_reason=True
+    ),
+    AssetCommand.EXPOSE: AssetRule(roles=_REVIEWERS, clearance_from=_ANY_CLEARANCE),
+    AssetCommand.UNPUBLISH: AssetRule(roles=_REVIEWERS, clearance_from=_ANY_CLEARANCE, needs_reason=True),
+    AssetCommand.DELETE: AssetRule(roles=_ADMINS, clearance_from=_ANY_CLEARANCE, deleted_to=True, needs_reason=True),
+    AssetCommand.RESTORE: AssetRule(roles=_ADMINS, clearance_from=_ANY_CLEARANCE, deleted_from=True),
+}
+"""Command -> rule for a whole asset. Printed in docs/lifecycle.md, tested cell by cell."""
 
 PROCESSING_TRANSITIONS: Final[Transitions[ProcessingState]] = {
     ProcessingState.QUEUED: frozenset(
@@ -107,159 +178,136 @@ class VersionState:
     processing_state: ProcessingState
     submitted_by: str
     deleted: bool = False
+    reviewer: str | None = None
+    reason: str | None = None
+    """Why it was rejected, revoked or superseded."""
 
     def __str__(self) -> str:
         return f"version {self.version_ordinal} ({self.version_label})"
 
 
-@dataclass(frozen=True, slots=True)
-class SubmitPlan:
-    """Where a submit leads: a new version, or the next revision of an unresolved one."""
+@checked(frozen=True, slots=True)
+class AssetState:
+    """What the rules read of an asset."""
 
-    command: Command
-    version_ordinal: int
-    revision: int
+    asset_id: str
+    platform_id: str
+    clearance_state: Clearance
+    exposure: Exposure
+    latest_approved_version_ordinal: int | None
+    deleted: bool = False
+
+    def __str__(self) -> str:
+        return f"asset {self.asset_id}"
 
 
-def check_role(command: Command, caller: Caller) -> None:
+def check_role(command: Command | AssetCommand, caller: Caller) -> None:
     """Raise `Forbidden` unless the caller holds a role that may order the command."""
-    roles = RULES[command].roles
+    roles = _rule(command).roles
     if not caller.has(*roles):
         names = ", ".join(sorted(roles))
         raise Forbidden(f"{command} needs one of the roles {names}", field="role")
 
 
-def is_open(command: Command, approval: ApprovalState, processing: ProcessingState) -> bool:
-    """Return whether a command leads anywhere from a pair of states."""
+def acting_role(command: Command | AssetCommand, caller: Caller, platform_id: str) -> Role:
+    """Return the role in which a caller orders a command for an asset of a platform.
+
+    Raises:
+        Forbidden: no role of his may.
+        NotFound: he may only on his own platform, and another platform's asset is as unknown to him as none.
+    """
+    check_role(command, caller)
+    held = caller.roles & _rule(command).roles
+    if caller.platform_id != platform_id:
+        held -= {Role.SUBMITTER}
+    if not held:
+        raise NotFound("there is no such asset", field="asset_id")
+    return min(held, key=str)
+
+
+def is_open(command: Command, approval: ApprovalState, processing: ProcessingState, *, deleted: bool = False) -> bool:
+    """Return whether a command leads anywhere from a version's states."""
     rule = RULES[command]
-    return approval in rule.approval_from and processing in rule.processing_from
+    return rule.deleted_from == deleted and approval in rule.approval_from and processing in rule.processing_from
+
+
+def is_asset_open(command: AssetCommand, clearance: Clearance, *, deleted: bool = False) -> bool:
+    """Return whether a command leads anywhere from an asset's states."""
+    rule = ASSET_RULES[command]
+    return rule.deleted_from == deleted and clearance in rule.clearance_from
 
 
 def next_actions(approval: ApprovalState, processing: ProcessingState) -> tuple[str, ...]:
-    """Return the ways out of a pair of states, for machines: commands, or `wait` while it is processed."""
+    """Return the ways out of an unresolved version, for machines: commands, or `wait` while it is processed."""
     if processing not in _ENDED:
         return ("wait",)
+    if approval not in UNRESOLVED:
+        return ()
     return tuple(command for command in Command if is_open(command, approval, processing))
 
 
-def check_decision(command: Command, version: VersionState, caller: Caller) -> Rule:
-    """Return the rule of an approval or rejection, or raise why it may not happen.
+def check_command(command: Command, version: VersionState, caller: Caller, platform_id: str) -> Role:
+    """Return the role in which a caller may order a command for a version, or raise why it may not happen.
 
     Raises:
         Forbidden: wrong role, or the reviewer submitted this version himself.
+        NotFound: the version is of another platform.
         InvalidTransition: the version is not in a state the command starts from.
     """
-    check_role(command, caller)
-    rule = RULES[command]
+    role = acting_role(command, caller, platform_id)
     approval, processing = version.approval_state, version.processing_state
-    if version.deleted or not is_open(command, approval, processing):
+    if not is_open(command, approval, processing, deleted=version.deleted):
+        gone = " and deleted" if version.deleted else ""
         raise InvalidTransition(
-            f"{version} is {approval} and its processing is {processing}; {command} does not start there",
+            f"{version} is {approval}{gone} and its processing is {processing}; {command} does not start there",
             field="version_ordinal",
-            value=f"{approval}/{processing}",
-            next_actions=next_actions(approval, processing),
+            value=f"{approval}/{processing}{'/deleted' if version.deleted else ''}",
+            next_actions=("restore",) if version.deleted else next_actions(approval, processing),
         )
-    if rule.four_eyes and caller.subject == version.submitted_by:
-        raise Forbidden(
-            f"{version} was submitted by the same person; somebody else must {command} it",
-            field="reviewer",
-            remediation="Ask another reviewer.",
-        )
-    return rule
+    if RULES[command].four_eyes and caller.subject == version.submitted_by:
+        raise _own_work(command, version)
+    return role
 
 
-def plan_submit(label: str, previous_version_ordinal: int | None, versions: Sequence[VersionState]) -> SubmitPlan:
-    """Return what a submit of `label` becomes, given every version of the asset, deleted ones included.
+def check_asset_command(command: AssetCommand, asset: AssetState, caller: Caller) -> Role:
+    """Return the role in which a caller may order a command for an asset, or raise why it may not happen.
 
     Raises:
-        Conflict: VERSION_LABEL_EXISTS, VERSION_UNRESOLVED or VERSION_STALE.
+        Forbidden, NotFound: as `acting_role`.
+        InvalidTransition: the asset is not in a state the command starts from.
     """
-    live = sorted((v for v in versions if not v.deleted), key=lambda v: v.version_ordinal)
-    same = next((v for v in live if v.version_label == label), None)
-    plan = _plan_new(versions) if same is None else _plan_revision(same)
-    _check_resolved(live, plan)
-    _check_previous(previous_version_ordinal, live, plan)
-    return plan
-
-
-def _plan_new(versions: Sequence[VersionState]) -> SubmitPlan:
-    """Ordinals of deleted versions stay used: gaps are fine, reuse is not."""
-    return SubmitPlan(Command.SUBMIT, max((v.version_ordinal for v in versions), default=-1) + 1, revision=1)
-
-
-def _plan_revision(same: VersionState) -> SubmitPlan:
-    if same.approval_state not in _UNRESOLVED:
-        raise Conflict(
-            f"{same} is already {same.approval_state}; a new version needs a new label",
-            code="VERSION_LABEL_EXISTS",
-            field="version_label",
-            value=same.version_label,
-            remediation="Submit under another version label.",
-        )
-    if not is_open(Command.RESUBMIT, same.approval_state, same.processing_state):
-        raise _unresolved(same)
-    return SubmitPlan(Command.RESUBMIT, same.version_ordinal, same.revision + 1)
-
-
-def _check_resolved(live: Sequence[VersionState], plan: SubmitPlan) -> None:
-    """Versions are approved in order: an unresolved one blocks every other (specification 003 §13.3.4)."""
-    for version in live:
-        if version.version_ordinal != plan.version_ordinal and version.approval_state in _UNRESOLVED:
-            raise _unresolved(version)
-
-
-def _unresolved(version: VersionState) -> Conflict:
-    return Conflict(
-        f"{version} is unresolved: {version.approval_state}, processing {version.processing_state}",
-        code="VERSION_UNRESOLVED",
-        field="version_label",
-        value=version.version_ordinal,
-        remediation="Resolve that version first.",
-        next_actions=next_actions(version.approval_state, version.processing_state),
-    )
-
-
-def _check_previous(stated: int | None, live: Sequence[VersionState], plan: SubmitPlan) -> None:
-    if stated is None:
-        return
-    actual = max((v.version_ordinal for v in live if v.version_ordinal < plan.version_ordinal), default=None)
-    if stated != actual:
-        found = "there is none" if actual is None else f"it is {actual}"
-        raise Conflict(
-            f"previous_version_ordinal is {stated}, but {found}",
-            code="VERSION_STALE",
-            field="previous_version_ordinal",
-            value=stated,
-            remediation="Read the asset's versions again.",
-        )
-
-
-def latest_approved(versions: Sequence[VersionState]) -> int | None:
-    """Return the ordinal that `version=latest` means, or None while nothing is approved."""
-    approved = (v.version_ordinal for v in versions if v.approval_state is ApprovalState.APPROVED and not v.deleted)
-    return max(approved, default=None)
-
-
-def clearance_steps(current: Clearance, wanted: Clearance | None) -> tuple[tuple[Clearance, Clearance], ...]:
-    """Return the steps an approval takes an asset's clearance through; uncleared to public passes ouo.
-
-    Raises:
-        ParameterMissing: the asset is uncleared and no level was given.
-        InvalidTransition: the level would be lowered, which is a decision of its own.
-    """
-    ladder = (Clearance.UNCLEARED, Clearance.OUO, Clearance.PUBLIC)
-    if wanted is None:
-        if current is Clearance.UNCLEARED:
-            raise ParameterMissing(
-                "clearance_level is required while the asset is uncleared; expected ouo or public",
-                field="clearance_level",
-            )
-        return ()
-    start, end = ladder.index(current), ladder.index(wanted)
-    if end < start:
+    role = acting_role(command, caller, asset.platform_id)
+    if not is_asset_open(command, asset.clearance_state, deleted=asset.deleted):
+        state = "deleted" if asset.deleted else str(asset.clearance_state)
         raise InvalidTransition(
-            f"an approval does not lower the clearance from {current} to {wanted}",
-            field="clearance_level",
-            value=str(wanted),
+            f"{asset} is {state}; {command} does not start there",
+            field="asset_id",
+            value=state,
+            next_actions=(str(AssetCommand.RESTORE),) if asset.deleted else (),
         )
-    return tuple(zip(ladder[start:end], ladder[start + 1 : end + 1], strict=True))
+    return role
+
+
+def check_own_work(command: AssetCommand, caller: Caller, versions: Iterable[VersionState]) -> None:
+    """Raise `Forbidden` when a command of four eyes is about versions that the caller submitted himself."""
+    own = sorted((v for v in versions if v.submitted_by == caller.subject), key=lambda v: v.version_ordinal)
+    if ASSET_RULES[command].four_eyes and own:
+        raise _own_work(command, own[0])
+
+
+def check_reason(command: Command | AssetCommand, reason: str | None) -> None:
+    """Raise `ParameterMissing` when a command needs a reason and has none."""
+    if _rule(command).needs_reason and not reason:
+        raise ParameterMissing(f"{command} needs a reason", field="reason")
+
+
+def _rule(command: Command | AssetCommand) -> Rule | AssetRule:
+    return RULES[command] if isinstance(command, Command) else ASSET_RULES[command]
+
+
+def _own_work(command: Command | AssetCommand, version: VersionState) -> Forbidden:
+    return Forbidden(
+        f"{version} was submitted by the same person; somebody else must {command} it",
+        field="reviewer",
+        remediation="Ask another reviewer.",
+    )

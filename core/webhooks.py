@@ -37,6 +37,8 @@ TYPES_OF_ACTION: Final[Mapping[str, tuple[WebhookType, ...]]] = {
     "approved": (WebhookType.APPROVED,),
     "rejected": (WebhookType.REJECTED,),
     "revoked": (WebhookType.REVOKED,),
+    "unpublished": (WebhookType.REVOKED,),
+    "superseded": (WebhookType.REVOKED,),
 }
 """Audited action -> what goes out; everything else stays inside."""
 

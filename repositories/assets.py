@@ -9,8 +9,8 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 from pydantic.dataclasses import dataclass as checked
 
-from core.lifecycle import VersionState
-from core.models.business import ApprovalState, Clearance, GeospatialAsset, ProcessingState
+from core.lifecycle import AssetState, VersionState
+from core.models.business import GeospatialAsset, ProcessingState
 from core.status_view import AssetRow, VersionRow
 
 Json = dict[str, Any]
@@ -65,6 +65,7 @@ class WorkingVersion:
 class CatalogueEntry:
     """What an approval publishes."""
 
+    version_ordinal: int
     stac_item_id: str | None
     stac_collection_id: str | None
     stac_item: Json | None
@@ -126,7 +127,7 @@ class AssetRepository:
             await cursor.execute(
                 """
                 SELECT version_ordinal, version_label, revision, approval_state, processing_state, submitted_by,
-                       deleted_at IS NOT NULL AS deleted
+                       deleted_at IS NOT NULL AS deleted, reviewer, rejection_reason AS reason
                 FROM dagapp.asset_versions
                 WHERE asset_id = %s
                 ORDER BY version_ordinal
@@ -262,57 +263,66 @@ class AssetRepository:
             (str(state), _json(error), Jsonb(list(findings)), version.asset_id, version.version_ordinal),
         )
 
-    async def catalogue_entry(self, asset_id: str, ordinal: int) -> CatalogueEntry | None:
-        """Return the STAC document a version was finished with."""
+    async def catalogue_entries(self, asset_id: str, ordinals: Sequence[int]) -> dict[int, CatalogueEntry]:
+        """Return, by ordinal, the STAC documents that versions were finished with."""
         async with self._conn.cursor(row_factory=class_row(CatalogueEntry)) as cursor:
             await cursor.execute(
                 """
-                SELECT stac_item_id, stac_collection_id, stac_item, current_request_id
+                SELECT version_ordinal, stac_item_id, stac_collection_id, stac_item, current_request_id
                 FROM dagapp.asset_versions
-                WHERE asset_id = %s AND version_ordinal = %s
+                WHERE asset_id = %s AND version_ordinal = ANY(%s)
                 """,
-                (asset_id, ordinal),
+                (asset_id, list(ordinals)),
             )
-            return await cursor.fetchone()
+            return {entry.version_ordinal: entry for entry in await cursor.fetchall()}
 
-    async def store_review(
-        self, asset_id: str, ordinal: int, approval: ApprovalState, reviewer: str, rejection_reason: str | None
-    ) -> None:
-        """Write a reviewer's decision; the version is locked."""
+    async def store_version(self, asset_id: str, version: VersionState, actor: str, *, decided: bool) -> None:
+        """Write the states that a command gave a locked version; `decided` means that a reviewer decided about it."""
         await self._conn.execute(
             """
             UPDATE dagapp.asset_versions
-            SET approval_state = %s, reviewer = %s, reviewed_at = dagapp.clock(), rejection_reason = %s,
+            SET approval_state = %(approval)s, reviewer = %(reviewer)s, rejection_reason = %(reason)s,
+                reviewed_at = CASE WHEN %(decided)s THEN dagapp.clock() ELSE reviewed_at END,
+                deleted_at = CASE WHEN %(deleted)s THEN coalesce(deleted_at, dagapp.clock()) END,
+                deleted_by = CASE WHEN %(deleted)s THEN coalesce(deleted_by, %(actor)s) END,
                 updated_at = dagapp.clock()
-            WHERE asset_id = %s AND version_ordinal = %s
+            WHERE asset_id = %(asset_id)s AND version_ordinal = %(ordinal)s
             """,
-            (str(approval), reviewer, rejection_reason, asset_id, ordinal),
+            {
+                "approval": str(version.approval_state),
+                "reviewer": version.reviewer,
+                "reason": version.reason,
+                "decided": decided,
+                "deleted": version.deleted,
+                "actor": actor,
+                "asset_id": asset_id,
+                "ordinal": version.version_ordinal,
+            },
         )
 
-    async def store_clearance(self, asset_id: str, level: Clearance, actor: str) -> None:
-        """Raise an asset's clearance by one step; who cleared it first and who made it public stay recorded."""
+    async def store_asset(self, asset: AssetState, actor: str) -> None:
+        """Write the states that a command gave a locked asset; who cleared it and made it public stay recorded."""
         await self._conn.execute(
             """
             UPDATE dagapp.geospatial_assets
-            SET clearance_state = %(level)s,
-                cleared_at = coalesce(cleared_at, dagapp.clock()), cleared_by = coalesce(cleared_by, %(actor)s),
-                made_public_at = CASE WHEN %(level)s = 'public' THEN dagapp.clock() ELSE made_public_at END,
-                made_public_by = CASE WHEN %(level)s = 'public' THEN %(actor)s ELSE made_public_by END,
+            SET clearance_state = %(clearance)s, exposure = %(exposure)s, latest_approved_version_ordinal = %(latest)s,
+                cleared_at = CASE WHEN %(clearance)s <> 'uncleared' THEN coalesce(cleared_at, dagapp.clock()) END,
+                cleared_by = CASE WHEN %(clearance)s <> 'uncleared' THEN coalesce(cleared_by, %(actor)s) END,
+                made_public_at = CASE WHEN %(clearance)s = 'public' THEN coalesce(made_public_at, dagapp.clock()) END,
+                made_public_by = CASE WHEN %(clearance)s = 'public' THEN coalesce(made_public_by, %(actor)s) END,
+                deleted_at = CASE WHEN %(deleted)s THEN coalesce(deleted_at, dagapp.clock()) END,
+                deleted_by = CASE WHEN %(deleted)s THEN coalesce(deleted_by, %(actor)s) END,
                 updated_at = dagapp.clock()
             WHERE asset_id = %(asset_id)s
             """,
-            {"level": str(level), "actor": actor, "asset_id": asset_id},
-        )
-
-    async def store_latest(self, asset_id: str, latest: int | None) -> None:
-        """Write which version `latest` means."""
-        await self._conn.execute(
-            """
-            UPDATE dagapp.geospatial_assets
-            SET latest_approved_version_ordinal = %s, updated_at = dagapp.clock()
-            WHERE asset_id = %s
-            """,
-            (latest, asset_id),
+            {
+                "clearance": str(asset.clearance_state),
+                "exposure": str(asset.exposure),
+                "latest": asset.latest_approved_version_ordinal,
+                "deleted": asset.deleted,
+                "actor": actor,
+                "asset_id": asset.asset_id,
+            },
         )
 
 

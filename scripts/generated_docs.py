@@ -4,9 +4,10 @@
 `scripts/check` fails when a part is not current.
 """
 
+import itertools
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,17 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from core.access import ACCESS_TABLE, Audience, Door
+from core.identity import Role
+from core.lifecycle import (
+    ASSET_RULES,
+    PROCESSING_TRANSITIONS,
+    RULES,
+    AssetCommand,
+    Command,
+    is_asset_open,
+    is_open,
+)
+from core.models.business import ApprovalState, Clearance, ProcessingState
 from core.statuses import ATTEMPT_TRANSITIONS, JOB_TRANSITIONS, NODE_TRANSITIONS
 from function.settings import GatewaySettings
 from orchestrator.settings import OrchestratorSettings
@@ -49,6 +61,50 @@ def access() -> str:
     return "\n".join([head, *rows])
 
 
+def versions() -> str:
+    """Return the matrix of a version's states and commands; a cell names who may and where it leads."""
+    lines = ["| approval | processing | " + " | ".join(Command) + " |", "|---" * (len(Command) + 2) + "|"]
+    for deleted, approval, processing in itertools.product((False, True), ApprovalState, ProcessingState):
+        cells = [
+            _version_cell(command) if is_open(command, approval, processing, deleted=deleted) else ""
+            for command in Command
+        ]
+        lines.append(f"| {approval}{', deleted' if deleted else ''} | {processing} | " + " | ".join(cells) + " |")
+    start = [_version_cell(command) if command is Command.SUBMIT else "" for command in Command]
+    lines.insert(2, "| *no version* | | " + " | ".join(start) + " |")
+    return "\n".join(lines)
+
+
+def _version_cell(command: Command) -> str:
+    rule = RULES[command]
+    target = "deleted" if rule.deleted_to else "live again" if rule.deleted_from else rule.approval_to
+    marks = ("\\*" if rule.four_eyes else "") + ("!" if rule.needs_reason else "")
+    return f"{_letters(rule.roles)}{marks} → {target}"
+
+
+def assets() -> str:
+    """Return the matrix of an asset's states and commands; a cell names who may."""
+    lines = ["| clearance | " + " | ".join(AssetCommand) + " |", "|---" * (len(AssetCommand) + 1) + "|"]
+    for deleted, clearance in itertools.product((False, True), Clearance):
+        cells = [_asset_cell(c) if is_asset_open(c, clearance, deleted=deleted) else "" for c in AssetCommand]
+        lines.append(f"| {clearance}{', deleted' if deleted else ''} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _asset_cell(command: AssetCommand) -> str:
+    rule = ASSET_RULES[command]
+    return _letters(rule.roles) + ("\\*" if rule.four_eyes else "") + ("!" if rule.needs_reason else "")
+
+
+def _letters(roles: Collection[Role]) -> str:
+    return " ".join(role[0].upper() for role in (Role.SUBMITTER, Role.REVIEWER, Role.ADMIN) if role in roles)
+
+
+def processing() -> str:
+    """Return the diagram of one revision's processing."""
+    return f"```mermaid\n{diagram(PROCESSING_TRANSITIONS)}\n```"
+
+
 def settings() -> str:
     """Return a table of settings for what all processes share and for each process."""
     common = ProcessSettings.model_fields.keys() | DatabaseSettings.model_fields.keys()
@@ -80,8 +136,15 @@ def _default(field: FieldInfo) -> str:
     return "" if field.default is None else f"`{field.default}`"
 
 
-PARTS: Final[Mapping[str, Callable[[], str]]] = {"states": states, "access": access, "settings": settings}
-PAGES: Final = ("docs/architecture.md", "docs/security.md", "docs/configuration.md")
+PARTS: Final[Mapping[str, Callable[[], str]]] = {
+    "states": states,
+    "access": access,
+    "versions": versions,
+    "assets": assets,
+    "processing": processing,
+    "settings": settings,
+}
+PAGES: Final = ("docs/architecture.md", "docs/lifecycle.md", "docs/security.md", "docs/configuration.md")
 
 
 def updated(page: str) -> str:

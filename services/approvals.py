@@ -1,54 +1,37 @@
-"""Reviewers' decisions. One transaction: the version's state, the asset's clearance, the catalogue and the audit.
+"""Decisions about versions and assets. One transaction each: states, clearance, catalogue and audit.
 
 The asset's lock orders decisions, so of two at once one wins and the other finds the state already changed.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-from psycopg import AsyncConnection
-
-from core import lifecycle
-from core.b2b import ApproveRequest, RejectRequest, ReviewAnswer
-from core.errors import GeodagError, NotFound
+from core import dossier, lifecycle
+from core.b2b_assets import (
+    ApproveRequest,
+    AssetAnswer,
+    ClearanceRequest,
+    ExposureRequest,
+    RejectRequest,
+    ReviewAnswer,
+    RevokeRequest,
+    SupersedeRequest,
+    UnpublishAnswer,
+    UnpublishRequest,
+)
+from core.dossier import Dossier, Outcome
 from core.identity import Caller
-from core.lifecycle import Command, Rule, VersionState
-from core.models.business import Clearance, GeospatialAsset
-from core.stac import collection_document
-from repositories import pgstac
-from repositories.assets import AssetRepository, CatalogueEntry
-from repositories.audit import AuditRepository, NewAuditEntry
+from core.lifecycle import AssetCommand, Command
+from core.models.business import Clearance, Exposure
 from repositories.database import AsyncPool, transaction
-from repositories.platforms import PlatformRepository
+from services.settling import open_dossier, settle
 
-
-class CatalogueEntryMissing(GeodagError):
-    """A completed version has no STAC document, or a wrong one; it can not be published."""
-
-    code = "CATALOGUE_ENTRY_MISSING"
-
-
-@dataclass(frozen=True, slots=True)
-class _Review:
-    """One decision in its transaction, asset and versions locked."""
-
-    conn: AsyncConnection[Any]
-    caller: Caller
-    command: Command
-    rule: Rule
-    asset: GeospatialAsset
-    versions: tuple[VersionState, ...]
-    version: VersionState
-    entry: CatalogueEntry
-
-    @property
-    def role(self) -> str:
-        """The role the caller decides in."""
-        return min(str(role) for role in self.rule.roles & self.caller.roles)
+Decide = Callable[[Dossier], Outcome]
+DRY_RUN_REASON = "dry run"
 
 
 class ApprovalService:
-    """Approve and reject."""
+    """What reviewers, admins and owners decide."""
 
     def __init__(self, pool: AsyncPool) -> None:
         self._pool = pool
@@ -60,106 +43,115 @@ class ApprovalService:
             InvalidTransition: not pending, not processed, or somebody was faster.
             Forbidden: wrong role, or the reviewer's own submit.
             ParameterMissing: no `clearance_level` for an uncleared asset.
+            Conflict: VERSION_STALE, when another revision was looked at.
         """
-        async with transaction(self._pool) as conn:
-            review = await _open(conn, caller, Command.APPROVE, asset_id, ordinal)
-            wanted = None if body.clearance_level is None else Clearance(body.clearance_level)
-            steps = lifecycle.clearance_steps(review.asset.clearance_state, wanted)
-            await _store(review, rejection_reason=None, reason=body.reason)
-            for before, after in steps:
-                await _clear(review, before, after, body.reason)
-            await _catalogue(review)
-            return await _answer(review, steps[-1][1] if steps else review.asset.clearance_state)
+        level = None if body.clearance_level is None else Clearance(body.clearance_level)
+        return await self._decide(
+            caller, Command.APPROVE, asset_id, ordinal, reason=body.reason, revision=body.revision, level=level
+        )
 
     async def reject(self, caller: Caller, asset_id: str, ordinal: int, body: RejectRequest) -> ReviewAnswer:
-        """Reject a completed version; it blocks the next one until it is resubmitted.
+        """Reject a completed version; it blocks the next one until it is resolved."""
+        return await self._decide(caller, Command.REJECT, asset_id, ordinal, reason=body.reason, revision=body.revision)
+
+    async def revoke(self, caller: Caller, asset_id: str, ordinal: int, body: RevokeRequest) -> ReviewAnswer:
+        """Take an approval back: every door is closed and the catalogue has no item when this returns."""
+        return await self._decide(caller, Command.REVOKE, asset_id, ordinal, reason=body.reason, revision=body.revision)
+
+    async def supersede(self, caller: Caller, asset_id: str, ordinal: int, body: SupersedeRequest) -> ReviewAnswer:
+        """Give an unresolved version up, so that the next one may come; it stays in the history."""
+        return await self._decide(caller, Command.SUPERSEDE, asset_id, ordinal, reason=body.reason)
+
+    async def delete(self, caller: Caller, asset_id: str, ordinal: int, reason: str | None) -> ReviewAnswer:
+        """Delete a version softly: its ordinal stays used, its label is free again."""
+        return await self._decide(caller, Command.DELETE, asset_id, ordinal, reason=reason)
+
+    async def restore(self, caller: Caller, asset_id: str, ordinal: int, body: SupersedeRequest) -> ReviewAnswer:
+        """Bring a deleted version back as it was.
 
         Raises:
-            InvalidTransition, Forbidden: as for `approve`.
+            Conflict: VERSION_LABEL_EXISTS, VERSION_UNRESOLVED or VERSION_OVERTAKEN.
         """
-        async with transaction(self._pool) as conn:
-            review = await _open(conn, caller, Command.REJECT, asset_id, ordinal)
-            await _store(review, rejection_reason=body.reason, reason=body.reason)
-            return await _answer(review, review.asset.clearance_state)
+        return await self._decide(caller, Command.RESTORE, asset_id, ordinal, reason=body.reason)
 
-
-async def _open(conn: AsyncConnection[Any], caller: Caller, command: Command, asset_id: str, ordinal: int) -> _Review:
-    """Lock asset and versions and ask the transition table."""
-    lifecycle.check_role(command, caller)
-    assets = AssetRepository(conn)
-    asset = await assets.lock(asset_id)
-    versions = await assets.lock_versions(asset_id)
-    version = next((v for v in versions if v.version_ordinal == ordinal and not v.deleted), None)
-    entry = await assets.catalogue_entry(asset_id, ordinal)
-    if asset is None or asset.deleted_at is not None or version is None or entry is None:
-        raise NotFound(f"there is no version {ordinal} of asset {asset_id}", field="version_ordinal", value=ordinal)
-    rule = lifecycle.check_decision(command, version, caller)
-    return _Review(conn, caller, command, rule, asset, tuple(versions), version, entry)
-
-
-async def _store(review: _Review, *, rejection_reason: str | None, reason: str | None) -> None:
-    version, state = review.version, review.rule.approval_to
-    await AssetRepository(review.conn).store_review(
-        review.asset.asset_id, version.version_ordinal, state, review.caller.subject, rejection_reason
-    )
-    await _audit(review, str(state), reason, {"approval_state": version.approval_state}, {"approval_state": state})
-
-
-async def _clear(review: _Review, before: Clearance, after: Clearance, reason: str | None) -> None:
-    await AssetRepository(review.conn).store_clearance(review.asset.asset_id, after, review.caller.subject)
-    await _audit(review, "cleared", reason, {"clearance_state": before}, {"clearance_state": after})
-
-
-async def _audit(
-    review: _Review, action: str, reason: str | None, before: dict[str, Any], after: dict[str, Any]
-) -> None:
-    await AuditRepository(review.conn).add(
-        NewAuditEntry(
-            asset_id=review.asset.asset_id,
-            version_ordinal=review.version.version_ordinal,
-            action=action,
-            actor=review.caller.subject,
-            actor_role=review.role,
-            reason=reason,
-            before=before,
-            after=after,
-            request_id=review.entry.current_request_id,
+    async def set_clearance(self, caller: Caller, asset_id: str, body: ClearanceRequest) -> AssetAnswer:
+        """Raise or lower the clearance of an asset; it acts on every door when this returns."""
+        level = Clearance(body.clearance_level)
+        return await self._order(
+            caller,
+            AssetCommand.CLEAR,
+            asset_id,
+            lambda file: dossier.set_clearance(file, caller, level, body.reason),
         )
-    )
+
+    async def set_exposure(self, caller: Caller, asset_id: str, body: ExposureRequest) -> AssetAnswer:
+        """Say which approved versions have live URLs."""
+        exposure = Exposure(body.exposure)
+        return await self._order(
+            caller,
+            AssetCommand.EXPOSE,
+            asset_id,
+            lambda file: dossier.set_exposure(file, caller, exposure, body.reason),
+        )
+
+    async def delete_asset(self, caller: Caller, asset_id: str, reason: str | None) -> AssetAnswer:
+        """Delete an asset softly with everything in it."""
+        return await self._order(
+            caller, AssetCommand.DELETE, asset_id, lambda file: dossier.delete_asset(file, caller, reason)
+        )
+
+    async def restore_asset(self, caller: Caller, asset_id: str, body: SupersedeRequest) -> AssetAnswer:
+        """Bring a deleted asset back; what was approved is catalogued again."""
+        return await self._order(
+            caller, AssetCommand.RESTORE, asset_id, lambda file: dossier.restore_asset(file, caller, body.reason)
+        )
+
+    async def unpublish(self, caller: Caller, asset_id: str, body: UnpublishRequest) -> UnpublishAnswer:
+        """Take approved versions down, or tell what that would do: a dry run writes nothing."""
+        lifecycle.check_role(AssetCommand.UNPUBLISH, caller)
+        reason = body.reason or (DRY_RUN_REASON if body.dry_run else None)
+        async with transaction(self._pool) as conn:
+            file, data_type = await open_dossier(conn, asset_id)
+            outcome = dossier.unpublish(file, caller, reason, body.version_ordinal)
+            if not body.dry_run:
+                await settle(conn, caller, outcome, data_type)
+        taken = [act.version_ordinal for act in outcome.acts if act.version_ordinal is not None]
+        return UnpublishAnswer(**_asset_facts(outcome), dry_run=body.dry_run, version_ordinals=taken)
+
+    async def _decide(self, caller: Caller, command: Command, asset_id: str, ordinal: int, **said: Any) -> ReviewAnswer:
+        lifecycle.check_role(command, caller)
+        outcome = await self._carry_out(
+            caller, asset_id, lambda file: dossier.decide(file, command, ordinal, caller, **said)
+        )
+        version, asset = outcome.after.version(ordinal), outcome.after.asset
+        return ReviewAnswer(
+            asset_id=asset_id,
+            version_ordinal=ordinal,
+            revision=version.revision,
+            approval_state=version.approval_state,
+            deleted=version.deleted,
+            clearance_state=asset.clearance_state,
+            latest_approved_version_ordinal=asset.latest_approved_version_ordinal,
+        )
+
+    async def _order(self, caller: Caller, command: AssetCommand, asset_id: str, decide: Decide) -> AssetAnswer:
+        lifecycle.check_role(command, caller)
+        return AssetAnswer(**_asset_facts(await self._carry_out(caller, asset_id, decide)))
+
+    async def _carry_out(self, caller: Caller, asset_id: str, decide: Decide) -> Outcome:
+        async with transaction(self._pool) as conn:
+            file, data_type = await open_dossier(conn, asset_id)
+            outcome = decide(file)
+            await settle(conn, caller, outcome, data_type)
+        return outcome
 
 
-async def _catalogue(review: _Review) -> None:
-    """Write the document the ingest stored to pgstac and read it back; a lost collection is made again."""
-    entry, asset = review.entry, review.asset
-    if entry.stac_item is None or entry.stac_collection_id is None:
-        raise CatalogueEntryMissing(f"{review.version} of asset {asset.asset_id} has no STAC item")
-    if entry.stac_item.get("collection") != entry.stac_collection_id:
-        raise CatalogueEntryMissing(f"the STAC item of {review.version} names another collection")
-    platform = await PlatformRepository(review.conn).get(asset.platform_id)
-    title = f"{platform.display_name if platform else asset.platform_id}: {asset.data_type}"
-    await pgstac.ensure_collection(review.conn, collection_document(entry.stac_collection_id, title))
-    await pgstac.write_item(review.conn, entry.stac_item)
-
-
-async def _answer(review: _Review, clearance: Clearance) -> ReviewAnswer:
-    """Recompute what `latest` means and say where the version stands now."""
-    version, state = review.version, review.rule.approval_to
-    decided = VersionState(
-        version_ordinal=version.version_ordinal,
-        version_label=version.version_label,
-        revision=version.revision,
-        approval_state=state,
-        processing_state=version.processing_state,
-        submitted_by=version.submitted_by,
-    )
-    others = [v for v in review.versions if v.version_ordinal != version.version_ordinal]
-    latest = lifecycle.latest_approved([*others, decided])
-    if latest != review.asset.latest_approved_version_ordinal:
-        await AssetRepository(review.conn).store_latest(review.asset.asset_id, latest)
-    return ReviewAnswer(
-        asset_id=review.asset.asset_id,
-        version_ordinal=version.version_ordinal,
-        approval_state=state,
-        clearance_state=clearance,
-        latest_approved_version_ordinal=latest,
-    )
+def _asset_facts(outcome: Outcome) -> dict[str, Any]:
+    asset = outcome.after.asset
+    return {
+        "asset_id": asset.asset_id,
+        "clearance_state": asset.clearance_state,
+        "exposure": asset.exposure,
+        "latest_approved_version_ordinal": asset.latest_approved_version_ordinal,
+        "deleted": asset.deleted,
+    }

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 from psycopg import AsyncConnection
 
-from core import lifecycle, submission
+from core import lifecycle, ordering, submission
 from core.b2b import SubmitAccepted
 from core.errors import Conflict, DataError, InvalidTransition, ParameterInvalid
 from core.identity import Caller, Role
-from core.lifecycle import Command, SubmitPlan
+from core.lifecycle import AssetCommand, Command
 from core.models.business import GeospatialAsset, Platform
+from core.ordering import SubmitPlan
 from core.outgoing import OutgoingPolicy, check_url
 from core.ports import BlobInfo, BlobRepository
 from core.status_view import PublicUrls
@@ -222,7 +223,12 @@ class SubmitService:
 
 def _check_asset(asset: GeospatialAsset, wanted: Submission) -> None:
     if asset.deleted_at is not None:
-        raise InvalidTransition(f"asset {asset.asset_id} was deleted", field="platform_refs", value=asset.asset_id)
+        raise InvalidTransition(
+            f"asset {asset.asset_id} was deleted",
+            field="platform_refs",
+            value=asset.asset_id,
+            next_actions=(str(AssetCommand.RESTORE),),
+        )
     if asset.data_type != wanted.request.data_type:
         raise ParameterInvalid(
             f"the asset is {asset.data_type}; expected the same data_type for every version",
@@ -232,7 +238,7 @@ def _check_asset(asset: GeospatialAsset, wanted: Submission) -> None:
 
 
 def _plan(wanted: Submission, versions: list[lifecycle.VersionState]) -> SubmitPlan:
-    return lifecycle.plan_submit(wanted.version_label, wanted.request.previous_version_ordinal, versions)
+    return ordering.plan_submit(wanted.version_label, wanted.request.previous_version_ordinal, versions)
 
 
 async def _write_version(

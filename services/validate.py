@@ -6,8 +6,8 @@ from typing import Any, Protocol
 from core.b2b import ValidationReport
 from core.errors import ErrorDetail, GeodagError, TransientError
 from core.identity import Caller
-from core.lifecycle import SubmitPlan
 from core.models.engine import Job
+from core.ordering import SubmitPlan
 from core.status_view import partner_error
 from core.statuses import JobStatus
 from core.submission import VALIDATE_WORKFLOWS

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from core.access import PRIVATE_CACHE, Door
+from core.access import INTERNAL, PRIVATE_CACHE, Door
 from core.identity import Caller
 from core.models.business import ApprovalState
 from repositories.database import SyncPool, read
@@ -24,7 +24,7 @@ COG = "image/tiff; application=geotiff; profile=cloud-optimized"
 
 
 class Catalogue:
-    """Reads item documents: of approved versions from pgstac, of versions in review from the version itself."""
+    """Reads item documents: of catalogued versions from pgstac, of all others from the version itself."""
 
     def __init__(self, pool: SyncPool) -> None:
         self._pool = pool
@@ -35,7 +35,8 @@ class Catalogue:
         Raises:
             NotFound: It has none.
         """
-        document = self._published(route) if route.approval_state is ApprovalState.APPROVED else route.stac_item
+        catalogued = route.approval_state is ApprovalState.APPROVED and route.clearance_state in INTERNAL
+        document = self._published(route) if catalogued else route.stac_item
         if document is None:
             raise hidden()
         return document

@@ -1,28 +1,40 @@
-"""/api/assets/*: assets and versions as the caller may know them, and reviewers' decisions (proxied)."""
+"""/api/assets/*: assets and versions as the caller may know them, and decisions about them (proxied)."""
 
 import json
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 import azure.functions as func
 
 from core import b2b
+from core.b2b_assets import AssetAddress, VersionAddress
 from core.errors import NotFound
 from core.identity import Caller
 from core.status_view import AssetRow, VersionRow, asset_view, version_view, visible_versions
 from function.gateway import Gateway, add
+
+Endpoint = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
+ASSET: Final = "api/assets/{asset_id}"
+VERSION: Final = f"{ASSET}/versions/{{ordinal:int}}"
+VERSION_DECISIONS: Final = ("approve", "reject", "revoke", "supersede", "restore")
+ASSET_DECISIONS: Final = ("clearance", "unpublish", "restore")
 
 
 def build(gateway: Gateway) -> func.Blueprint:
     """Return the blueprint."""
     blueprint = func.Blueprint()
     endpoints = AssetEndpoints(gateway)
-    version = "api/assets/{asset_id}/versions/{ordinal:int}"
-    add(blueprint, "asset", "api/assets/{asset_id}", ["GET"], endpoints.asset)
-    add(blueprint, "asset_versions", "api/assets/{asset_id}/versions", ["GET"], endpoints.versions)
-    add(blueprint, "asset_version", version, ["GET"], endpoints.version)
-    add(blueprint, "asset_latest", "api/assets/{asset_id}/versions/latest", ["GET"], endpoints.latest)
-    add(blueprint, "asset_approve", f"{version}/approve", ["POST"], endpoints.approve)
-    add(blueprint, "asset_reject", f"{version}/reject", ["POST"], endpoints.reject)
+    add(blueprint, "asset", ASSET, ["GET"], endpoints.asset)
+    add(blueprint, "asset_change", ASSET, ["PATCH", "DELETE"], endpoints.of_asset(""))
+    add(blueprint, "asset_versions", f"{ASSET}/versions", ["GET"], endpoints.versions)
+    add(blueprint, "asset_latest", f"{ASSET}/versions/latest", ["GET"], endpoints.latest)
+    add(blueprint, "asset_version", VERSION, ["GET"], endpoints.version)
+    add(blueprint, "asset_version_delete", VERSION, ["DELETE"], endpoints.of_version(""))
+    for decision in ASSET_DECISIONS:
+        add(blueprint, f"asset_{decision}", f"{ASSET}/{decision}", ["POST"], endpoints.of_asset(f"/{decision}"))
+    for decision in VERSION_DECISIONS:
+        name = f"asset_version_{decision}"
+        add(blueprint, name, f"{VERSION}/{decision}", ["POST"], endpoints.of_version(f"/{decision}"))
     return blueprint
 
 
@@ -50,13 +62,30 @@ class AssetEndpoints:
         """Answer with the highest approved version."""
         return await self._one(req, None)
 
-    async def approve(self, req: func.HttpRequest) -> func.HttpResponse:
-        """Proxy an approval."""
-        return await self._decide(req, "approve")
+    def of_asset(self, what: str) -> Endpoint:
+        """Return the endpoint that proxies one decision about an asset."""
 
-    async def reject(self, req: func.HttpRequest) -> func.HttpResponse:
-        """Proxy a rejection."""
-        return await self._decide(req, "reject")
+        async def decide(req: func.HttpRequest) -> func.HttpResponse:
+            await self._gateway.auth.caller(req.headers)
+            where = b2b.parse(AssetAddress, {"asset_id": req.route_params["asset_id"]})
+            return await self._proxy(req, f"/api/v1/assets/{where.asset_id}{what}")
+
+        return decide
+
+    def of_version(self, what: str) -> Endpoint:
+        """Return the endpoint that proxies one decision about a version."""
+
+        async def decide(req: func.HttpRequest) -> func.HttpResponse:
+            await self._gateway.auth.caller(req.headers)
+            address = {"asset_id": req.route_params["asset_id"], "version_ordinal": int(req.route_params["ordinal"])}
+            where = b2b.parse(VersionAddress, address)
+            return await self._proxy(req, f"/api/v1/assets/{where.asset_id}/versions/{where.version_ordinal}{what}")
+
+        return decide
+
+    async def _proxy(self, req: func.HttpRequest, path: str) -> func.HttpResponse:
+        reason = {"reason": req.params["reason"]} if req.method == "DELETE" and "reason" in req.params else {}
+        return await self._gateway.proxy(req, path, query=reason)
 
     async def _one(self, req: func.HttpRequest, ordinal: int | None) -> func.HttpResponse:
         asset, shown = await self._visible(req)
@@ -65,15 +94,6 @@ class AssetEndpoints:
         if version is None:
             raise NotFound("there is no such version", field="version_ordinal")
         return _json(version_view(version))
-
-    async def _decide(self, req: func.HttpRequest, decision: str) -> func.HttpResponse:
-        await self._gateway.auth.caller(req.headers)
-        where = b2b.parse(
-            b2b.VersionAddress,
-            {"asset_id": req.route_params["asset_id"], "version_ordinal": int(req.route_params["ordinal"])},
-        )
-        path = f"/api/v1/assets/{where.asset_id}/versions/{where.version_ordinal}/{decision}"
-        return await self._gateway.proxy(req, path)
 
     async def _visible(self, req: func.HttpRequest) -> tuple[AssetRow, list[VersionRow]]:
         caller: Caller = await self._gateway.auth.caller(req.headers)

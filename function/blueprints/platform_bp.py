@@ -9,6 +9,7 @@ from typing import Final
 import azure.functions as func
 
 from core import b2b
+from core.b2b_assets import AssetAddress, VersionAddress
 from core.errors import NotFound, ParameterInvalid
 from core.identity import Caller
 from core.models.business import RequestState
@@ -18,7 +19,6 @@ from function.polling import poll_until
 
 MAX_WAIT_SECONDS: Final = 60.0
 _FINAL: Final = frozenset({RequestState.COMPLETED, RequestState.FAILED, RequestState.CANCELLED})
-_ADDRESS: Final = frozenset(b2b.VersionAddress.model_fields)
 
 
 def build(gateway: Gateway) -> func.Blueprint:
@@ -31,6 +31,7 @@ def build(gateway: Gateway) -> func.Blueprint:
     add(blueprint, "platform_status", "api/platform/status/{request_id}", ["GET"], endpoints.status)
     add(blueprint, "platform_approve", "api/platform/approve", ["POST"], endpoints.approve)
     add(blueprint, "platform_reject", "api/platform/reject", ["POST"], endpoints.reject)
+    add(blueprint, "platform_unpublish", "api/platform/unpublish", ["POST"], endpoints.unpublish)
     return blueprint
 
 
@@ -63,13 +64,23 @@ class PlatformEndpoints:
         """Proxy a rejection whose version stands in the body."""
         return await self._decide(req, "reject")
 
+    async def unpublish(self, req: func.HttpRequest) -> func.HttpResponse:
+        """Proxy an unpublish whose asset stands in the body."""
+        where, rest = await self._address(req, AssetAddress)
+        return await self._gateway.proxy(req, f"/api/v1/assets/{where.asset_id}/unpublish", body=rest)
+
     async def _decide(self, req: func.HttpRequest, decision: str) -> func.HttpResponse:
+        where, rest = await self._address(req, VersionAddress)
+        path = f"/api/v1/assets/{where.asset_id}/versions/{where.version_ordinal}/{decision}"
+        return await self._gateway.proxy(req, path, body=rest)
+
+    async def _address(self, req: func.HttpRequest, model: type[b2b.M]) -> tuple[b2b.M, bytes]:
+        """Return what a body is about, and the rest of it."""
         await self._gateway.auth.caller(req.headers)
         body = b2b.parse_body(req.get_body())
-        where = b2b.parse(b2b.VersionAddress, {k: v for k, v in body.items() if k in _ADDRESS})
-        rest = {k: v for k, v in body.items() if k not in _ADDRESS}
-        path = f"/api/v1/assets/{where.asset_id}/versions/{where.version_ordinal}/{decision}"
-        return await self._gateway.proxy(req, path, body=json.dumps(rest).encode())
+        where = b2b.parse(model, {k: v for k, v in body.items() if k in model.model_fields})
+        rest = {k: v for k, v in body.items() if k not in model.model_fields}
+        return where, json.dumps(rest).encode()
 
     async def status(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with a request's status; `?wait=` holds the answer until it changes or is final.

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.b2b import ApproveRequest, RejectRequest, ReviewAnswer, SubmitAccepted
+from core.b2b import SubmitAccepted
+from core.b2b_assets import ApproveRequest, RejectRequest, ReviewAnswer, RevokeRequest, SupersedeRequest
 from core.dag.catalogue import WorkflowCatalogue
 from core.identity import Caller, KeyEntry, KeyFile, Role
 from core.models.engine import Job
@@ -124,6 +125,20 @@ class Business:
         """Reject what was submitted."""
         body = RejectRequest(reason="wrong place")
         return await self.approvals.reject(caller, accepted.asset_id, accepted.version_ordinal, body)
+
+    async def revoke(self, accepted: SubmitAccepted, caller: Caller = REVIEWER) -> ReviewAnswer:
+        """Take the approval of what was submitted back."""
+        body = RevokeRequest(reason="recalled")
+        return await self.approvals.revoke(caller, accepted.asset_id, accepted.version_ordinal, body)
+
+    async def supersede(self, accepted: SubmitAccepted, caller: Caller = SUBMITTER) -> ReviewAnswer:
+        """Give up what was submitted."""
+        body = SupersedeRequest()
+        return await self.approvals.supersede(caller, accepted.asset_id, accepted.version_ordinal, body)
+
+    async def delete(self, accepted: SubmitAccepted, caller: Caller = SUBMITTER) -> ReviewAnswer:
+        """Delete what was submitted."""
+        return await self.approvals.delete(caller, accepted.asset_id, accepted.version_ordinal, None)
 
     async def processed(self, caller: Caller = SUBMITTER, **changes: Any) -> SubmitAccepted:
         """Submit, and let the ingest succeed."""

@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from core.b2b import ApproveRequest, RejectRequest, SubmitAccepted
+from core.b2b import SubmitAccepted
+from core.b2b_assets import ApproveRequest, RejectRequest
 from core.errors import CallerError, Forbidden, GeodagError, InvalidTransition, NotFound, ParameterMissing
 from core.identity import Caller, Role
 from repositories import pgstac
 from repositories.database import transaction
-from services.approvals import CatalogueEntryMissing
+from services.settling import CatalogueEntryMissing
 from tests.support.business import ADMIN, EVERYBODY, REVIEWER, SUBMITTER, Business
 
+WAYS_OUT = ("resubmit", "supersede", "delete")
 SAME_PERSON = Caller(subject="sue", roles=frozenset({Role.REVIEWER, Role.SUBMITTER}), platform_id="ddh")
 
 
@@ -96,7 +98,7 @@ async def test_a_version_that_is_not_processed_is_not_approved(business: Busines
     assert (error.detail.code, error.detail.next_actions) == ("INVALID_TRANSITION", ("wait",))
     await business.fail(await business.job_of(accepted))
     error = await unchanged_after(business, accepted, business.approve(accepted))
-    assert (error.detail.code, error.detail.next_actions) == ("INVALID_TRANSITION", ("resubmit",))
+    assert (error.detail.code, error.detail.next_actions) == ("INVALID_TRANSITION", WAYS_OUT)
 
 
 async def test_nothing_is_decided_twice(business: Business) -> None:
@@ -127,7 +129,7 @@ async def test_a_rejection_keeps_reason_and_reviewer_and_stays_out_of_the_catalo
         None,
     )
     status = await business.status.request(SUBMITTER, accepted.request_id)
-    assert (status.review, status.reason, status.next_actions) == ("rejected", "wrong place", ["resubmit"])
+    assert (status.review, status.reason, status.next_actions) == ("rejected", "wrong place", list(WAYS_OUT))
     assert await business.catalogued(accepted) is None
     assert (await business.audit(accepted))[-1] == ("rejected", "rob", "reviewer")
 

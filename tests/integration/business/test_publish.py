@@ -64,7 +64,7 @@ async def test_a_failed_ingest_fails_its_request_with_the_files_own_error(busine
     status = await business.status.request(SUBMITTER, accepted.request_id)
     assert (status.state, status.review) == ("failed", None)
     assert [(e.code, e.field, e.message) for e in status.errors] == [("CRS_MISSING", "crs", "no CRS")]
-    assert status.next_actions == ["resubmit"]
+    assert status.next_actions == ["resubmit", "supersede", "delete"]
     row = await business.row(accepted)
     assert (row["processing_state"], row["blob_path"], row["error"]["code"]) == ("failed", None, "CRS_MISSING")
     assert await business.catalogued(accepted) is None

@@ -24,12 +24,27 @@ from tests.support.serving_http import serve
 from tests.support.waiting import await_until
 
 ASSET = "a9234e9e7b1ae7c5151568522b54db33"
+DECISIONS = (
+    ("PATCH", "", "reviewer"),
+    ("DELETE", "", "admin"),
+    ("POST", "/restore", "admin"),
+    ("POST", "/clearance", "reviewer"),
+    ("POST", "/unpublish", "reviewer"),
+    ("DELETE", "/versions/0", "submitter"),
+    ("POST", "/versions/0/approve", "reviewer"),
+    ("POST", "/versions/0/reject", "reviewer"),
+    ("POST", "/versions/0/revoke", "reviewer"),
+    ("POST", "/versions/0/supersede", "submitter"),
+    ("POST", "/versions/0/restore", "admin"),
+)
 MUTATIONS = (
-    ("/api/platform/submit", "/api/v1/submit", "submitter"),
-    ("/api/platform/validate", "/api/v1/validate", "submitter"),
-    ("/api/platform/uploads", "/api/v1/uploads", "submitter"),
-    (f"/api/assets/{ASSET}/versions/0/approve", f"/api/v1/assets/{ASSET}/versions/0/approve", "reviewer"),
-    (f"/api/assets/{ASSET}/versions/0/reject", f"/api/v1/assets/{ASSET}/versions/0/reject", "reviewer"),
+    ("POST", "/api/platform/submit", "/api/v1/submit", "submitter"),
+    ("POST", "/api/platform/validate", "/api/v1/validate", "submitter"),
+    ("POST", "/api/platform/uploads", "/api/v1/uploads", "submitter"),
+    *(
+        (method, f"/api/assets/{ASSET}{what}", f"/api/v1/assets/{ASSET}{what}", role)
+        for method, what, role in DECISIONS
+    ),
 )
 
 
@@ -103,15 +118,17 @@ async def test_a_body_beyond_the_limit_is_413_however_long(platform: Platform, p
     assert (reply.status, reply.body["code"], reply.body["field"]) == (413, "PAYLOAD_TOO_LARGE", "body")
 
 
-@pytest.mark.parametrize(("outside", "inside", "role"), MUTATIONS)
-async def test_a_mutation_needs_both_credentials(platform: Platform, outside: str, inside: str, role: str) -> None:
+@pytest.mark.parametrize(("method", "outside", "inside", "role"), MUTATIONS)
+async def test_a_mutation_needs_both_credentials(
+    platform: Platform, method: str, outside: str, inside: str, role: str
+) -> None:
     door = platform.orchestrator
     answers = {
-        "gateway alone": (await door.call("POST", inside, body={}, service="gateway"))[0],
-        "caller alone": (await door.call("POST", inside, body={}, caller=role))[0],
-        "worker's beside": (await door.call("POST", inside, body={}, caller=role, service="worker"))[0],
-        "service as caller": (await door.call("POST", inside, body={}, caller="gateway", service="gateway"))[0],
-        "wrong role": (await door.call("POST", inside, body={}, caller="operator", service="gateway"))[0],
+        "gateway alone": (await door.call(method, inside, body={}, service="gateway"))[0],
+        "caller alone": (await door.call(method, inside, body={}, caller=role))[0],
+        "worker's beside": (await door.call(method, inside, body={}, caller=role, service="worker"))[0],
+        "service as caller": (await door.call(method, inside, body={}, caller="gateway", service="gateway"))[0],
+        "wrong role": (await door.call(method, inside, body={}, caller="operator", service="gateway"))[0],
     }
     assert answers == {
         "gateway alone": 401,
@@ -120,11 +137,11 @@ async def test_a_mutation_needs_both_credentials(platform: Platform, outside: st
         "service as caller": 401,
         "wrong role": 403,
     }
-    assert (await door.call("POST", inside, body={}, caller=role, service="gateway"))[0] in {404, 422}
-    assert (await platform.call("POST", outside, None, {})).status == 401
-    assert (await platform.call("POST", outside, "gateway", {})).status == 401
-    assert (await platform.call("POST", outside, "nobody", {})).status == 401
-    assert (await platform.call("POST", outside, "operator", {})).status == 403
+    assert (await door.call(method, inside, body={}, caller=role, service="gateway"))[0] in {404, 422}
+    assert (await platform.call(method, outside, None, {})).status == 401
+    assert (await platform.call(method, outside, "gateway", {})).status == 401
+    assert (await platform.call(method, outside, "nobody", {})).status == 401
+    assert (await platform.call(method, outside, "operator", {})).status == 403
 
 
 async def test_a_partner_can_not_bring_the_gateways_credential(platform: Platform) -> None:
@@ -152,6 +169,42 @@ async def test_nonsense_in_a_path_is_unknown_and_no_error_of_ours(platform: Plat
         assert status in {404, 422}
     status = (await platform.call("POST", f"/api/assets/{nonsense}/versions/0/approve", "reviewer", {})).status
     assert status == 422
+
+
+async def test_what_was_published_is_taken_down_through_the_gateway(platform: Platform) -> None:
+    accepted = await platform.submit()
+    await platform.end_job(accepted["request_id"])
+    version = f"/api/assets/{ASSET}/versions/0"
+    assert (await platform.call("POST", f"{version}/approve", "reviewer", {"clearance_level": "public"})).status == 200
+    shown = await platform.call("GET", f"/api/platform/status/{accepted['request_id']}")
+    assert shown.body["services"]
+    silent = await platform.call("POST", f"{version}/revoke", "reviewer", {})
+    assert (silent.status, silent.body["code"], silent.body["field"]) == (422, "PARAMETER_MISSING", "reason")
+    dry = await platform.call("POST", "/api/platform/unpublish", "reviewer", {"asset_id": ASSET})
+    assert (dry.status, dry.body["dry_run"], dry.body["version_ordinals"]) == (200, True, [0])
+    revoked = await platform.call("POST", f"{version}/revoke", "reviewer", {"reason": "recalled"})
+    assert (revoked.status, revoked.body["approval_state"]) == (200, "revoked")
+    gone = await platform.call("GET", f"/api/platform/status/{accepted['request_id']}")
+    assert (gone.body["services"], gone.body["review"], gone.body["reason"]) == (None, "revoked", "recalled")
+    assert (await platform.call("GET", f"/api/assets/{ASSET}/versions/latest")).status == 404
+
+
+async def test_an_asset_is_exposed_lowered_deleted_and_restored_through_the_gateway(platform: Platform) -> None:
+    accepted = await platform.submit()
+    await platform.end_job(accepted["request_id"])
+    asset = f"/api/assets/{ASSET}"
+    await platform.call("POST", f"{asset}/versions/0/approve", "reviewer", {"clearance_level": "public"})
+    exposed = await platform.call("PATCH", asset, "reviewer", {"exposure": "all_versions"})
+    assert (exposed.status, exposed.body["exposure"]) == (200, "all_versions")
+    lowered = {"clearance_level": "ouo", "reason": "leaked"}
+    assert (await platform.call("POST", f"{asset}/clearance", "reviewer", lowered)).status == 403
+    assert (await platform.call("POST", f"{asset}/clearance", "admin", lowered)).body["clearance_state"] == "ouo"
+    assert (await platform.call("DELETE", asset, "admin")).body["field"] == "reason"
+    deleted = await platform.call("DELETE", f"{asset}?reason=not+ours", "admin")
+    assert (deleted.status, deleted.body["deleted"]) == (200, True)
+    assert (await platform.call("GET", asset)).status == 404
+    assert (await platform.call("POST", f"{asset}/restore", "admin")).body["deleted"] is False
+    assert (await platform.call("GET", asset)).body["exposure"] == "all_versions"
 
 
 async def test_another_platforms_request_is_as_unknown_as_none(platform: Platform) -> None:
@@ -337,7 +390,7 @@ async def test_an_operator_reads_jobs_through_the_gateway(platform: Platform) ->
         ("PUT", "/api/platform/submit"),
         ("HEAD", "/api/livez"),
         ("POST", "/api/platform/status/x"),
-        ("DELETE", f"/api/assets/{ASSET}"),
+        ("PUT", f"/api/assets/{ASSET}"),
         ("GET", "/api/v1/jobs"),
         ("POST", "/api/v1/bootstrap/rebuild"),
         ("GET", f"/api/assets/{ASSET}/versions/x"),
@@ -398,12 +451,22 @@ def test_every_route_of_the_contract_is_served(database: Database, keys_file: Pa
         "GET /api/platform/status/{request_id}",
         "POST /api/platform/approve",
         "POST /api/platform/reject",
+        "POST /api/platform/unpublish",
         "GET /api/assets/{asset_id}",
+        "PATCH /api/assets/{asset_id}",
+        "DELETE /api/assets/{asset_id}",
+        "POST /api/assets/{asset_id}/restore",
+        "POST /api/assets/{asset_id}/clearance",
+        "POST /api/assets/{asset_id}/unpublish",
         "GET /api/assets/{asset_id}/versions",
         "GET /api/assets/{asset_id}/versions/latest",
         f"GET {version}",
         f"POST {version}/approve",
         f"POST {version}/reject",
+        f"POST {version}/revoke",
+        f"POST {version}/supersede",
+        f"POST {version}/restore",
+        f"DELETE {version}",
         "GET /api/status/jobs",
         "GET /api/status/job/{job_id}",
         "GET /api/status/job/{job_id}/nodes",

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from core import ids
-from core.b2b import ApproveRequest, RejectRequest, VersionAddress, parse, parse_body
+from core.b2b import parse, parse_body
+from core.b2b_assets import ApproveRequest, RejectRequest, VersionAddress
 from core.errors import CallerError, Forbidden, ParameterInvalid, PayloadTooLarge
 from core.identity import Caller, Role
 from core.models.business import Platform

@@ -1,0 +1,109 @@
+"""Writes what a command did: states, audit and catalogue, in the transaction that holds the asset's lock.
+
+The catalogue comes last, because its writer's lock is one for the whole platform.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from core.dossier import Act, Dossier, Outcome
+from core.errors import GeodagError, NotFound
+from core.identity import Caller
+from core.lifecycle import AssetState
+from core.stac import collection_document
+from repositories import pgstac
+from repositories.assets import AssetRepository, CatalogueEntry
+from repositories.audit import AuditRepository, NewAuditEntry
+from repositories.platforms import PlatformRepository
+
+Connection = AsyncConnection[Any]
+Entries = Mapping[int, CatalogueEntry]
+
+_DECIDED = frozenset({"approved", "rejected", "revoked", "unpublished"})
+"""Acts in which a reviewer decided about a version."""
+
+
+class CatalogueEntryMissing(GeodagError):
+    """A completed version has no STAC document, or a wrong one; it can not be published."""
+
+    code = "CATALOGUE_ENTRY_MISSING"
+
+
+async def open_dossier(conn: Connection, asset_id: str) -> tuple[Dossier, str]:
+    """Lock an asset and its versions and return them with the asset's data type.
+
+    Raises:
+        NotFound: there is no such asset.
+    """
+    assets = AssetRepository(conn)
+    asset = await assets.lock(asset_id)
+    if asset is None:
+        raise NotFound(f"there is no asset {asset_id}", field="asset_id", value=asset_id)
+    state = AssetState(
+        asset_id=asset.asset_id,
+        platform_id=asset.platform_id,
+        clearance_state=asset.clearance_state,
+        exposure=asset.exposure,
+        latest_approved_version_ordinal=asset.latest_approved_version_ordinal,
+        deleted=asset.deleted_at is not None,
+    )
+    return Dossier(state, tuple(await assets.lock_versions(asset_id))), asset.data_type
+
+
+async def settle(conn: Connection, caller: Caller, outcome: Outcome, data_type: str) -> None:
+    """Write an outcome; an outcome without acts changes nothing.
+
+    Raises:
+        CatalogueEntryMissing: a version that enters the catalogue has no document for it.
+        CatalogueMismatch: the catalogue reads back different.
+    """
+    assets, asset = AssetRepository(conn), outcome.after.asset
+    decided = {act.version_ordinal for act in outcome.acts if act.action in _DECIDED}
+    for version in outcome.changed_versions():
+        await assets.store_version(asset.asset_id, version, caller.subject, decided=version.version_ordinal in decided)
+    if asset != outcome.before.asset:
+        await assets.store_asset(asset, caller.subject)
+    touched = {v.version_ordinal for v in outcome.changed_versions()}
+    entries = await assets.catalogue_entries(
+        asset.asset_id, sorted({*touched, *outcome.entering(), *outcome.leaving()})
+    )
+    for act in outcome.acts:
+        await AuditRepository(conn).add(_audit_entry(caller, outcome, act, entries))
+    await _catalogue(conn, outcome, entries, data_type)
+
+
+def _audit_entry(caller: Caller, outcome: Outcome, act: Act, entries: Entries) -> NewAuditEntry:
+    entry = None if act.version_ordinal is None else entries.get(act.version_ordinal)
+    return NewAuditEntry(
+        asset_id=outcome.after.asset.asset_id,
+        version_ordinal=act.version_ordinal,
+        action=act.action,
+        actor=caller.subject,
+        actor_role=str(outcome.role),
+        reason=act.reason,
+        before=act.before,
+        after=act.after,
+        request_id=None if entry is None else entry.current_request_id,
+    )
+
+
+async def _catalogue(conn: Connection, outcome: Outcome, entries: Entries, data_type: str) -> None:
+    """Write the documents of versions that enter the catalogue and delete those of versions that leave it."""
+    asset = outcome.after.asset
+    for ordinal in outcome.leaving():
+        entry = entries[ordinal]
+        if entry.stac_item_id is not None and entry.stac_collection_id is not None:
+            await pgstac.delete_item(conn, entry.stac_collection_id, entry.stac_item_id)
+    for ordinal in outcome.entering():
+        entry = entries[ordinal]
+        if entry.stac_item is None or entry.stac_collection_id is None:
+            raise CatalogueEntryMissing(f"version {ordinal} of {asset} has no STAC item")
+        if entry.stac_item.get("collection") != entry.stac_collection_id:
+            raise CatalogueEntryMissing(f"the STAC item of version {ordinal} of {asset} names another collection")
+        # A collection that was lost is made again.
+        platform = await PlatformRepository(conn).get(asset.platform_id)
+        title = f"{platform.display_name if platform else asset.platform_id}: {data_type}"
+        await pgstac.ensure_collection(conn, collection_document(entry.stac_collection_id, title))
+        await pgstac.write_item(conn, entry.stac_item)

@@ -1,0 +1,198 @@
+"""Two people at once: after every race the database is as one of the two orders would have left it, and no other way.
+
+What each order leaves is computed by the pure rules; states, audit and catalogue are compared with it.
+"""
+
+import asyncio
+import os
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from core import dossier
+from core.b2b_assets import ApproveRequest, ClearanceRequest, RejectRequest, RevokeRequest
+from core.dossier import Dossier
+from core.errors import GeodagError
+from core.ids import asset_id
+from core.lifecycle import Command, VersionState
+from core.models.business import ApprovalState, Clearance, ProcessingState
+from core.ordering import plan_submit
+from core.stac import collection_document
+from repositories import pgstac
+from repositories.database import transaction
+from services.settling import open_dossier
+from tests.support.business import ADMIN, REVIEWER, SUBMITTER, Business, item
+
+ROUNDS = int(os.environ.get("GEODAG_RACE_ROUNDS", "200"))
+COLLECTION = "ddh-raster"
+A, P = ApprovalState, ProcessingState
+OTHER_REVIEWER = REVIEWER.model_copy(update={"subject": "ruth"})
+
+
+@dataclass(frozen=True)
+class Runner:
+    """One side of a race: what the service is asked, and what the rules make of it."""
+
+    start: Callable[[Business, str, dict[str, str]], Awaitable[Any]]
+    rules: Callable[[Dossier], Dossier]
+
+
+def approve(caller: Any = REVIEWER) -> Runner:
+    return Runner(
+        lambda b, asset, refs: b.approvals.approve(caller, asset, 1, ApproveRequest(clearance_level="public")),
+        lambda d: dossier.decide(d, Command.APPROVE, 1, caller, level=Clearance.PUBLIC).after,
+    )
+
+
+REJECT = Runner(
+    lambda b, asset, refs: b.approvals.reject(OTHER_REVIEWER, asset, 1, RejectRequest(reason="blurred")),
+    lambda d: dossier.decide(d, Command.REJECT, 1, OTHER_REVIEWER, reason="blurred").after,
+)
+DELETE = Runner(
+    lambda b, asset, refs: b.approvals.delete(SUBMITTER, asset, 1, None),
+    lambda d: dossier.decide(d, Command.DELETE, 1, SUBMITTER).after,
+)
+REVOKE = Runner(
+    lambda b, asset, refs: b.approvals.revoke(REVIEWER, asset, 0, RevokeRequest(reason="recalled")),
+    lambda d: dossier.decide(d, Command.REVOKE, 0, REVIEWER, reason="recalled").after,
+)
+
+
+def clear(caller: Any) -> Runner:
+    return Runner(
+        lambda b, asset, refs: b.approvals.set_clearance(caller, asset, ClearanceRequest(clearance_level="public")),
+        lambda d: dossier.set_clearance(d, caller, Clearance.PUBLIC, None).after,
+    )
+
+
+def submit(label: str, title: str = "t") -> Runner:
+    def rules(before: Dossier) -> Dossier:
+        plan = plan_submit(label, None, before.versions)
+        new = VersionState(plan.version_ordinal, label, plan.revision, A.PENDING_REVIEW, P.QUEUED, "sue")
+        others = tuple(v for v in before.versions if v.version_ordinal != plan.version_ordinal)
+        return Dossier(before.asset, (*others, new))
+
+    return Runner(lambda b, asset, refs: b.submit(platform_refs=refs, version_label=label, title=title), rules)
+
+
+PENDING, APPROVED = (A.APPROVED, A.PENDING_REVIEW), (A.APPROVED,)
+RACES: dict[str, tuple[Sequence[A], Runner, Runner, int]] = {
+    "approve / approve": (PENDING, approve(), approve(OTHER_REVIEWER), 1),
+    "approve / reject": (PENDING, approve(), REJECT, 1),
+    "submit / submit": (APPROVED, submit("W1"), submit("W2"), 1),
+    "approve / resubmit": (PENDING, approve(), submit("V1"), 1),
+    "delete / approve": (PENDING, DELETE, approve(), 1),
+    "clearance / clearance": (APPROVED, clear(REVIEWER), clear(ADMIN), 1),
+    "revoke / submit": (APPROVED, REVOKE, submit("W1"), 2),
+}
+"""Versions at the start, the two sides, and how many of them win: a revocation never stands in a submit's way."""
+
+
+async def seed(business: Business, refs: dict[str, str], approvals: Sequence[A]) -> str:
+    """Write an asset cleared ouo, with processed versions; the approved ones are catalogued."""
+    asset = str(asset_id("ddh", refs))
+    latest = max((n for n, state in enumerate(approvals) if state is A.APPROVED), default=None)
+    async with transaction(business.pool) as conn:
+        await conn.execute(
+            "INSERT INTO dagapp.geospatial_assets (asset_id, platform_id, platform_refs, data_type, clearance_state,"
+            " latest_approved_version_ordinal) VALUES (%s, 'ddh', %s, 'raster', 'ouo', %s)",
+            (asset, Jsonb(refs), latest),
+        )
+        for ordinal, state in enumerate(approvals):
+            document = _item(asset, ordinal)
+            await conn.execute(
+                "INSERT INTO dagapp.asset_versions (asset_id, version_ordinal, version_label, title, access_level,"
+                " submitted_by, source, approval_state, processing_state, stac_item_id, stac_collection_id, stac_item)"
+                " VALUES (%s, %s, %s, 't', 'ouo', 'sue', '{}', %s, 'completed', %s, %s, %s)",
+                (asset, ordinal, f"V{ordinal}", str(state), document["id"], COLLECTION, Jsonb(document)),
+            )
+        for ordinal, state in enumerate(approvals):
+            if state is A.APPROVED:
+                await pgstac.write_item(conn, _item(asset, ordinal))
+    return asset
+
+
+def _item(asset: str, ordinal: int) -> dict[str, Any]:
+    params = {
+        "item_id": f"{asset}-v{ordinal}",
+        "collection_id": COLLECTION,
+        "title": "t",
+        "properties": {},
+        "href": "x",
+    }
+    return item(params)
+
+
+def outcomes(before: Dossier, first: Runner, second: Runner) -> list[Dossier]:
+    """Return what the two orders lead to; a refused command changes nothing."""
+    ends = []
+    for order in ((first, second), (second, first)):
+        now = before
+        for runner in order:
+            try:
+                now = runner.rules(now)
+            except GeodagError:
+                continue
+        ends.append(now)
+    return ends
+
+
+async def check_nothing_is_half(business: Business, asset: str, before: Dossier, after: Dossier) -> None:
+    """Compare catalogue and audit with the states: each changed state has the row that says so."""
+    async with transaction(business.pool) as conn:
+        found = {n for n in range(3) if await pgstac.read_item(conn, COLLECTION, f"{asset}-v{n}")}
+    assert found == after.catalogued()
+    rows = await business.engine.query("SELECT * FROM dagapp.asset_audit WHERE asset_id = %s ORDER BY audit_id", asset)
+    clearance, approval = (
+        before.asset.clearance_state.value,
+        {v.version_ordinal: v.approval_state for v in before.versions},
+    )
+    for row in rows:
+        told = row["after"]
+        clearance = told.get("clearance_state", clearance)
+        if row["action"] in ("submitted", "resubmitted"):
+            approval[row["version_ordinal"]] = A.PENDING_REVIEW
+        if "approval_state" in told:
+            assert row["before"]["approval_state"] == approval[row["version_ordinal"]]
+            approval[row["version_ordinal"]] = A(told["approval_state"])
+    assert clearance == after.asset.clearance_state
+    assert approval == {v.version_ordinal: v.approval_state for v in after.versions}
+
+
+async def submitted_rows(business: Business, asset: str) -> tuple[int, int]:
+    """Return how many requests an asset has, and how many jobs work for them."""
+    (row,) = await business.engine.query(
+        "SELECT count(DISTINCT r.request_id) AS requests, count(j.job_id) AS jobs FROM dagapp.platform_requests AS r"
+        " LEFT JOIN dagapp.platform_request_jobs AS j ON j.request_id = r.request_id WHERE r.asset_id = %s",
+        asset,
+    )
+    return row["requests"], row["jobs"]
+
+
+@pytest.mark.parametrize("race", RACES)
+async def test_two_at_once_end_as_one_after_the_other(business: Business, race: str) -> None:
+    approvals, first, second, winners = RACES[race]
+    async with transaction(business.pool) as conn:
+        await pgstac.ensure_collection(conn, collection_document(COLLECTION, "Data Hub: raster"))
+    for number in range(ROUNDS):
+        refs = {"dataset_id": f"{race} {number}", "resource_id": uuid.uuid4().hex}
+        asset = await seed(business, refs, approvals)
+        async with transaction(business.pool) as conn:
+            before, _ = await open_dossier(conn, asset)
+        runners = (first, second) if number % 2 else (second, first)
+        answers = await asyncio.gather(
+            *(runner.start(business, asset, refs) for runner in runners), return_exceptions=True
+        )
+        refused = [a for a in answers if isinstance(a, BaseException)]
+        assert len(answers) - len(refused) == winners, answers
+        assert all(isinstance(a, GeodagError) and a.detail.code != "INTERNAL" for a in refused), answers
+        async with transaction(business.pool) as conn:
+            after, _ = await open_dossier(conn, asset)
+        assert after in outcomes(before, first, second), (before, after)
+        await check_nothing_is_half(business, asset, before, after)
+        requests, jobs = await submitted_rows(business, asset)
+        assert requests == jobs <= 1
