@@ -16,21 +16,57 @@ RULES = ("all_of", "any_of", "all_done")
 IN_FLIGHT = frozenset({NodeStatus.DISPATCHED, NodeStatus.RUNNING})
 
 
+FLAGS = {f"f{number}": f"{{{{ inputs.f{number} }}}}" for number in range(3)}
+"""Inputs that conditions ask for, and how they do."""
+
+
 @st.composite
-def workflows(draw: st.DrawFn, on_failure: tuple[str, ...] = ("drain", "cancel")) -> Workflow:
-    """Draw a workflow of up to seven tasks with any edges, joins, budgets and best_effort flags."""
+def workflows(
+    draw: st.DrawFn, on_failure: tuple[str, ...] = ("drain", "cancel"), gates_expire: bool = True
+) -> Workflow:
+    """Draw a workflow of up to seven nodes: tasks, conditionals and gates with any edges, joins, budgets and flags."""
+    ids = [f"n{number}" for number in range(draw(st.integers(0, 7)))]
     nodes: dict[str, Any] = {"start": {"type": "start"}}
-    for number in range(draw(st.integers(0, 7))):
-        nodes[f"n{number}"] = {
-            "type": "task",
-            "handler": "echo",
-            "timeout_seconds": 50,
+    for number, node_id in enumerate(ids):
+        kind = draw(st.sampled_from(["task", "task", "task", "conditional", "gate"]))
+        nodes[node_id] = {
+            **draw(KINDS[kind](ids[number + 1 :], gates_expire)),
             "best_effort": draw(st.booleans()),
-            "retry": {"max_retries": draw(st.integers(0, 2)), "max_losses": draw(st.integers(0, 2))},
+            "when": draw(st.sampled_from([None, None, None, *FLAGS.values()])),
             "depends_on": draw(joins(list(nodes))),
         }
     nodes["end"] = {"type": "end", "depends_on": draw(joins(list(nodes)))}
-    return workflow_of(nodes, on_failure=draw(st.sampled_from(on_failure)))
+    inputs = {name: {"type": "boolean", "default": draw(st.booleans())} for name in FLAGS}
+    return workflow_of(nodes, on_failure=draw(st.sampled_from(on_failure)), inputs=inputs)
+
+
+@st.composite
+def tasks(draw: st.DrawFn, _later: list[str], _expire: bool) -> dict[str, Any]:
+    """Draw a task with its budgets."""
+    retry = {"max_retries": draw(st.integers(0, 2)), "max_losses": draw(st.integers(0, 2))}
+    return {"type": "task", "handler": "echo", "timeout_seconds": 50, "retry": retry}
+
+
+@st.composite
+def conditionals(draw: st.DrawFn, later: list[str], _expire: bool) -> dict[str, Any]:
+    """Draw a conditional that chooses among later nodes."""
+    pool = [*later, "end"][:4]
+    on_true, on_false = (draw(st.permutations(pool))[: draw(st.integers(least, 2))] for least in (1, 0))
+    return {
+        "type": "conditional",
+        "condition": draw(st.sampled_from(list(FLAGS.values()))),
+        "on_true": on_true,
+        "on_false": on_false,
+    }
+
+
+@st.composite
+def gates(draw: st.DrawFn, _later: list[str], expire: bool) -> dict[str, Any]:
+    """Draw a gate."""
+    return {"type": "gate", "expires_after_seconds": draw(st.sampled_from([None, 100])) if expire else None}
+
+
+KINDS = {"task": tasks, "conditional": conditionals, "gate": gates}
 
 
 @st.composite
@@ -100,13 +136,18 @@ class LawfulWorld(World):
             assert self.job.wake_at is None
             assert self.job.completed_at is not None
         elif self.job.paused_at is None:
-            assert self.job.wake_at is not None
-            assert self.job.wake_at > self.now
+            assert self.job.wake_at is not None or self.open_gates()
+            assert self.job.wake_at is None or self.job.wake_at > self.now
 
     @property
     def ended(self) -> bool:
         """Return whether the job is over."""
         return self.job.status in JOB_FINAL
+
+    def open_gates(self) -> list[str]:
+        """Return the gates that wait for a decision."""
+        gates = [node_id for node_id, node in self.workflow.nodes.items() if node.type == "gate"]
+        return [node_id for node_id in gates if self.node(node_id).status is NodeStatus.WAITING]
 
     def in_flight(self) -> list[str]:
         """Return the tasks that have an attempt out."""
@@ -118,7 +159,10 @@ def play(world: LawfulWorld, chance: Random, good: dict[str, bool] | None = None
     for _ in range(steps):
         if world.ended:
             return
-        flying = world.in_flight()
+        flying, gates = world.in_flight(), world.open_gates()
+        if gates and (not flying or chance.random() < 0.3):
+            _decide(world, chance, chance.choice(gates), good)
+            continue
         if not flying:
             world.set_job(paused_at=None)
             world.wake() if world.job.wake_at else world.tick(0)
@@ -149,6 +193,16 @@ def _happen(world: LawfulWorld, chance: Random, node_id: str, good: dict[str, bo
             _late_result(world, chance)
         case _:
             _let_time_pass(world, action)
+
+
+def _decide(world: LawfulWorld, chance: Random, gate: str, good: dict[str, bool] | None) -> None:
+    """Decide a gate, or leave it and let time pass when nothing depends on how it ends."""
+    if good is None and chance.random() < 0.2:
+        world.tick(50)
+    elif good[gate] if good else chance.random() < 0.7:
+        world.decide(gate)
+    else:
+        world.decide(gate, "rejected")
 
 
 def _let_time_pass(world: LawfulWorld, action: str) -> None:
