@@ -80,7 +80,14 @@ NODE_TRANSITIONS: Final[Transitions[NodeStatus]] = {
         }
     ),
     NodeStatus.WAITING: frozenset(
-        {NodeStatus.READY, NodeStatus.COMPLETED, NodeStatus.FAILED, NodeStatus.SKIPPED, NodeStatus.CANCELLED}
+        {
+            NodeStatus.READY,
+            NodeStatus.WAITING,
+            NodeStatus.COMPLETED,
+            NodeStatus.FAILED,
+            NodeStatus.SKIPPED,
+            NodeStatus.CANCELLED,
+        }
     ),
     NodeStatus.DISPATCHED: frozenset(
         {

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from core.dag import child_jobs
 from core.dag.retry import redispatch_after_seconds
 from core.dag.state import AttemptEnd, Decision, Dispatch, JobState
 from core.ids import digest, task_id
@@ -19,6 +20,7 @@ def apply(state: JobState, decision: Decision, now: datetime) -> JobState:
         attempts=_attempts(state, decision, now),
         results=tuple(row for row in state.results if row.task_id not in consumed),
         may_expire_leases=state.may_expire_leases,
+        workflows=state.workflows,
     )
 
 
@@ -30,6 +32,8 @@ def _attempts(state: JobState, decision: Decision, now: datetime) -> dict[str, A
             attempts[node_id] = _ended(attempt, ends[attempt.task_id], now)
         elif attempt.task_id in decision.redispatches:
             attempts[node_id] = _sent_again(attempt, now)
+    for start in decision.child_jobs:
+        attempts[start.node_id] = child_jobs.new_attempt(state.job, start, now)
     for dispatch in decision.dispatches:
         attempts[dispatch.node_id] = new_attempt(state.job.job_id, dispatch, now)
     return attempts

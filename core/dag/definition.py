@@ -1,6 +1,7 @@
 """A workflow as its author wrote it, in canonical form. `core.dag.loader` makes it from YAML."""
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -98,6 +99,15 @@ class Workflow(Definition):
         return frozenset(node.definition_hash for node in nodes if node.definition_hash is not None)
 
     @cached_property
+    def inputs_programs(self) -> Mapping[str, Program]:
+        """Compiled inputs of child jobs, by node."""
+        return {key: compile_value(node.inputs) for key, node in self.nodes.items() if isinstance(node, WorkflowNode)}
+
+    def deadline_at(self, now: datetime) -> datetime | None:
+        """Return until when a job has to be done that is created now."""
+        return None if self.deadline_seconds is None else now + timedelta(seconds=self.deadline_seconds)
+
+    @cached_property
     def when_conditions(self) -> Mapping[str, Condition]:
         """Parsed `when` by node that has one."""
         return {key: parse_condition(node.when) for key, node in self.nodes.items() if node.when is not None}
@@ -118,7 +128,8 @@ class Workflow(Definition):
         policies = {key: merge(work.retry, self.defaults.retry) for key, work in self.works.items()}
         for key, node in self.nodes.items():
             if isinstance(node, WorkflowNode):
-                policies[key] = merge(node.retry, RetrySpec(max_retries=0, max_losses=0))
+                retries = (node.retry and node.retry.max_retries) or 0
+                policies[key] = merge(node.retry, RetrySpec(max_retries=retries, max_losses=retries))
         return policies
 
     def node(self, node_id: str) -> Node:

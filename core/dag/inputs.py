@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.dag.definition import PRIORITY_NAMES, Workflow
-from core.dag.input_spec import violations
+from core.dag.input_spec import InputSpec, violations
 from core.dag.json_values import NotJson, check_json
 from core.errors import ParameterInvalid, ParameterMissing
 
@@ -15,17 +15,21 @@ def resolve_inputs(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, An
     Types are checked, never coerced. Null means "not given" unless the type names `null`.
     Raises `ParameterMissing` and `ParameterInvalid`, whose field is `inputs.<name>…`.
     """
+    return fit(workflow.inputs, given, workflow.workflow_id)
+
+
+def fit(specs: Mapping[str, InputSpec], given: Mapping[str, Any], workflow_id: str) -> dict[str, Any]:
+    """Return what `resolve_inputs` does, for the inputs of a workflow by themselves."""
     for name in given:
-        if name not in workflow.inputs:
-            known = ", ".join(workflow.inputs) or "none"
+        if name not in specs:
+            known = ", ".join(specs) or "none"
             raise ParameterInvalid(
-                f"inputs.{name} is not an input of {workflow.workflow_id}; it has {known}", field=f"inputs.{name}"
+                f"inputs.{name} is not an input of {workflow_id}; it has {known}", field=f"inputs.{name}"
             )
-    return {name: _resolve(workflow, name, given) for name in workflow.inputs}
+    return {name: _fit_one(spec, name, given) for name, spec in specs.items()}
 
 
-def _resolve(workflow: Workflow, name: str, given: Mapping[str, Any]) -> Any:
-    spec = workflow.inputs[name]
+def _fit_one(spec: InputSpec, name: str, given: Mapping[str, Any]) -> Any:
     field = f"inputs.{name}"
     value = given.get(name)
     if value is None and not (spec.nullable and name in given):

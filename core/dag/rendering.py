@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from core.dag.input_spec import InputSpec
+from core.dag.inputs import fit
 from core.dag.templates import TemplateFailed, compile_value, render
 from core.errors import ErrorDetail, GeodagError
 from core.handlers_catalog import CATALOG, HandlerSpec
@@ -58,6 +60,8 @@ class Rendering(BaseModel):
     large: tuple[LargeValue, ...] = ()
     override: dict[str, Any] = Field(default={}, description="Put over the result as it is, never rendered.")
     handler: str | None = Field(default=None, description="The result must fit this handler's params.")
+    workflow_id: str | None = Field(default=None, description="The result is what this workflow is started with:")
+    inputs: dict[str, InputSpec] = Field(default={}, description="it is brought into the form of these inputs.")
     shape: Shape = Shape.WHOLE
     value_bytes: int = Field(default=LIMIT_BYTES, description="Up to this size the answer has the value as well.")
 
@@ -108,6 +112,8 @@ def _scope(wanted: Rendering, load: Load) -> dict[str, Any]:
 
 
 def _answer(wanted: Rendering, value: Any, keep: Keep, catalog: Mapping[str, HandlerSpec]) -> Rendered:
+    if wanted.workflow_id is not None:
+        value = fit(wanted.inputs, _expect(dict, value, wanted.path), wanted.workflow_id)
     data = encode(value, wanted.path)
     if wanted.handler is not None and (problem := params_problem(catalog[wanted.handler], data)):
         return Rendered(error=problem)

@@ -4,9 +4,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from core.dag.child_jobs import waits_for_child
 from core.dag.failures import fail_attempt, release_attempt
 from core.dag.json_values import NotJson, check_json
-from core.dag.nodes import TaskNode
+from core.dag.nodes import TaskNode, WorkflowNode
 from core.dag.run import Run
 from core.dag.state import Disposition
 from core.errors import ErrorDetail
@@ -30,11 +31,13 @@ def consume_results(run: Run) -> None:
 
 def _consume(run: Run, row: TaskResultRow) -> Disposition:
     node = run.workflow.nodes.get(row.node_id)
-    if row.job_id != run.job.job_id or not isinstance(node, TaskNode) or row.node_id not in run.nodes:
+    if row.job_id != run.job.job_id or not isinstance(node, TaskNode | WorkflowNode) or row.node_id not in run.nodes:
         return Disposition(row.task_id, POISON, f"{row.node_id} is not a task of this job")
     fenced = _fence(run, row)
     if fenced is not None:
         return Disposition(row.task_id, SUPERSEDED, fenced)
+    if isinstance(node, WorkflowNode) and (attempt := run.attempt_of(row.node_id)) is not None:
+        run.end_attempt(attempt, AttemptState.REPORTED, "its child job has ended")
     try:
         _apply(run, row)
     except Poison as poison:
@@ -51,7 +54,7 @@ def _fence(run: Run, row: TaskResultRow) -> str | None:
         return f"the job is {run.job.status}"
     if node.task_id != row.task_id or node.attempt != row.attempt + 1:
         return f"the current attempt is {node.attempt - 1}"
-    if node.status not in {NodeStatus.DISPATCHED, NodeStatus.RUNNING}:
+    if node.status not in {NodeStatus.DISPATCHED, NodeStatus.RUNNING} and not waits_for_child(node):
         return f"the node is {node.status}"
     attempt = run.attempt_of(row.node_id)
     if attempt is not None and attempt.state in {AttemptState.EXPIRED, AttemptState.REVOKED}:

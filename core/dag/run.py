@@ -9,7 +9,7 @@ from core.dag.definition import Workflow
 from core.dag.nodes import TaskNode
 from core.dag.rendering import Rendering
 from core.dag.retry import RetryPolicy
-from core.dag.state import AttemptEnd, Decision, Dispatch, Disposition, Event, JobState
+from core.dag.state import AttemptEnd, Decision, Dispatch, Disposition, Event, JobState, StartJob
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
 from core.models.engine import Attempt, Job, NodeState
@@ -69,6 +69,7 @@ class Run:
         self.prepared: dict[str, Prepared] = {}
         self.dispatches: dict[str, Dispatch] = {}
         self.redispatches: list[str] = []
+        self.child_jobs: list[StartJob] = []
         self.attempts_ended: dict[str, AttemptEnd] = {}
         self.dispositions: list[Disposition] = []
         self.events: list[Event] = []
@@ -222,6 +223,7 @@ class Run:
             wake_at=wake_at,
             children=tuple(child for key, child in self.children.items() if key in loaded and child is not loaded[key]),
             new_children=tuple(child for key, child in self.children.items() if key not in loaded),
+            child_jobs=tuple(self.child_jobs),
             needs=tuple(self.needs.values()),
             outputs=self.outputs,
         )

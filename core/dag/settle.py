@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from core.dag import branching, gates, tasks
+from core.dag import branching, child_jobs, gates, tasks
 from core.dag.condition_syntax import ConditionFailed
 from core.dag.graph import Verdict, edge, rule_of, verdict
 from core.dag.nodes import (
@@ -92,6 +92,8 @@ def _wake(run: Run, node_id: str) -> None:
     if isinstance(run.workflow.nodes[node_id], GateNode):
         gates.wake(run, node_id)
         return
+    if child_jobs.waits_for_child(run.nodes[node_id]):
+        return
     not_before = run.nodes[node_id].not_before
     if not_before is None or not_before <= run.now:
         run.move(node_id, NodeStatus.READY, ready_at=run.now, not_before=None, waiting_for=None)
@@ -109,7 +111,9 @@ def _go(run: Run, node_id: str) -> None:
             branching.go_on(run, node_id, node)
         case GateNode():
             gates.go_on(run, node_id, node)
-        case FanOutNode() | FanInNode() | WorkflowNode():
+        case WorkflowNode():
+            child_jobs.go_on(run, node_id, node)
+        case FanOutNode() | FanInNode():
             raise TypeError(f"the loader lets no {node.type} pass yet")
         case _ as never:
             assert_never(never)

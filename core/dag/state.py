@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from core.dag.definition import Workflow
 from core.dag.rendering import Rendered, Rendering
 from core.models.engine import Attempt, Command, FanOut, Job, NodeState, TaskResultRow
 from core.payloads import PayloadRef
@@ -41,6 +42,8 @@ class JobState:
     """Holders of this job (its id, task ids) whose slot is granted."""
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
     """By key, the answers to what an earlier decision needed; those of other jobs may be among them."""
+    workflows: Mapping[str, Workflow] = field(default_factory=dict)
+    """By hash, at least the definitions that nodes of this job's workflow run."""
     commands: Sequence[Command] = ()
     """Unprocessed commands to this job, oldest first."""
 
@@ -81,6 +84,9 @@ class StartJob:
     workflow_id: str
     definition_hash: str
     inputs: Mapping[str, Any]
+    """Resolved."""
+    input_refs: Mapping[str, PayloadRef] = field(default_factory=dict)
+    """Where the large ones lie, which are not among `inputs`."""
 
 
 @dataclass(frozen=True, slots=True)

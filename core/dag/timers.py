@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from core.dag.child_jobs import CHILD_LOST, waits_for_child
 from core.dag.failures import QUEUE_TIMEOUT, TASK_TIMEOUT, WORKER_LOST, engine_error, fail_attempt, release_attempt
 from core.dag.nodes import TaskNode
 from core.dag.retry import redispatch_after_seconds
 from core.dag.run import Run
 from core.models.engine import Attempt, NodeState
-from core.statuses import JOB_FINAL, AttemptState, NodeStatus
+from core.statuses import ATTEMPT_FINAL, JOB_FINAL, AttemptState, NodeStatus
 
 RECHECK_SECONDS = 5.0
 """How soon to look again at a lease that ran out while nobody could renew it, and at a value that nobody made yet."""
@@ -16,6 +17,7 @@ RECHECK_SECONDS = 5.0
 
 def watch_attempts(run: Run) -> None:
     """Act on the attempts that are out, after the inbox was consumed."""
+    _watch_children(run)
     for node_id, node, state in tuple(run.tasks_in_flight()):
         attempt = run.attempt_of(node_id)
         if attempt is None:
@@ -35,6 +37,16 @@ def watch_attempts(run: Run) -> None:
                 fail_attempt(run, node_id, engine_error(WORKER_LOST, attempt.reason or "the attempt expired"))
             case AttemptState.REPORTED:
                 pass  # its result is in the inbox of a later evaluation
+
+
+def _watch_children(run: Run) -> None:
+    """Fail what waits for a child job that nothing is known of any more."""
+    for node_id, state in tuple(run.nodes.items()):
+        if waits_for_child(state):
+            attempt = run.attempt_of(node_id)
+            if attempt is None or attempt.state in ATTEMPT_FINAL:
+                message = "the attempt that the child job works for is not there any more"
+                fail_attempt(run, node_id, engine_error(CHILD_LOST, message))
 
 
 def _watch_leased(run: Run, attempt: Attempt) -> None:

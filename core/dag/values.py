@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.dag.input_spec import InputSpec
 from core.dag.rendering import LargeValue, Rendered, Rendering, Shape
 from core.dag.run import Run
 from core.dag.scope import scope_of
@@ -33,6 +34,8 @@ class Ask:
     """What can be looked up beside inputs, nodes and job: an item, its index."""
     override: Mapping[str, Any] = field(default_factory=dict)
     handler: str | None = None
+    workflow_id: str | None = None
+    inputs: Mapping[str, InputSpec] = field(default_factory=dict)
     shape: Shape = Shape.WHOLE
     value_bytes: int = LIMIT_BYTES
 
@@ -69,6 +72,8 @@ def asked(run: Run, ask: Ask, large: tuple[LargeValue, ...] = ()) -> Rendered:
         large=large,
         override=dict(ask.override),
         handler=ask.handler,
+        workflow_id=ask.workflow_id,
+        inputs=dict(ask.inputs),
         shape=ask.shape,
         value_bytes=ask.value_bytes,
     )

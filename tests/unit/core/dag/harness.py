@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from core.dag.apply import apply
-from core.dag.commands import decide_gate
+from core.dag.commands import cancel_job, decide_gate
 from core.dag.conditions import Read
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance, initial_nodes
@@ -68,11 +68,19 @@ def job_of(workflow: Workflow, inputs: Mapping[str, Any] | None = None, **fields
 class World:
     """One job and what happens to it; what would advance the job in production advances it here."""
 
-    def __init__(self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, **fields: Any) -> None:
+    def __init__(
+        self,
+        workflow: Workflow,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        workflows: Mapping[str, Workflow] | None = None,
+        **fields: Any,
+    ) -> None:
         job = job_of(workflow, inputs, **fields)
         self.workflow = workflow
         self.now = START
-        self.state = JobState(job=job, nodes={node.node_id: node for node in initial_nodes(workflow, job)})
+        nodes = {node.node_id: node for node in initial_nodes(workflow, job)}
+        self.state = JobState(job=job, nodes=nodes, workflows=workflows or {})
         self.events: list[Event] = []
         self.decisions: list[Decision] = []
         self.rows: dict[str, TaskResultRow] = {}
@@ -179,6 +187,10 @@ class World:
         wish = GateDecision(decision, fields.pop("actor", "ann"), **fields)
         made = decide_gate(self.workflow, self.state, self.now, node_id=node_id, decision=wish)
         return self._write(made)
+
+    def cancel(self) -> Decision:
+        """Cancel the job."""
+        return self._write(cancel_job(self.workflow, self.state, self.now, actor="ann"))
 
     def set_job(self, **fields: Any) -> None:
         """Change the job as a command does."""
