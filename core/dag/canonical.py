@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from core.dag import aliases
 from core.dag.definition import PRIORITY_NAMES
 from core.dag.nodes import NODE_TYPES, PLANNED_NODE_TYPES
 from core.dag.problems import Report
@@ -91,7 +92,21 @@ def _node(value: Any, path: Path, report: Report) -> Any:
         node = _replace(node, word, _listed)
     node = _replace(node, "branches", _branches)
     node = _replace(node, "depends_on", _join)
-    return _replace(node, "retry", lambda retry: _retry(retry, path, report))
+    node = _replace(node, "task", lambda work: _work(work, (*path, "task"), report))
+    return _work(node, path, report)
+
+
+def _work(value: Any, path: Path, report: Report) -> Any:
+    """Bring what a worker is asked to do into shape: a task, or the task of a fan-out."""
+    if not isinstance(value, dict):
+        return value
+    work = _replace(value, "handler", lambda name: _named(name, aliases.HANDLERS))
+    work = _replace(work, "queue", lambda name: _named(name, aliases.QUEUES))
+    return _replace(work, "retry", lambda retry: _retry(retry, path, report))
+
+
+def _named(value: Any, names: Mapping[str, str]) -> Any:
+    return names.get(value, value) if isinstance(value, str) else value
 
 
 def _known_type(node_type: Any, path: Path, report: Report) -> bool:
