@@ -14,6 +14,7 @@ def apply(state: JobState, decision: Decision, now: datetime) -> JobState:
     """Return the state after the decision is written and its inbox rows are processed."""
     job = decision.job or state.job
     consumed = {item.task_id for item in decision.dispositions}
+    obeyed = {done.command_id for done in decision.commands_done}
     return JobState(
         job=job.model_copy(update={"version": state.job.version + 1, "updated_at": now}),
         nodes={**state.nodes, **{node.node_id: node for node in decision.nodes}},
@@ -21,6 +22,8 @@ def apply(state: JobState, decision: Decision, now: datetime) -> JobState:
         results=tuple(row for row in state.results if row.task_id not in consumed),
         may_expire_leases=state.may_expire_leases,
         workflows=state.workflows,
+        pauses=state.pauses,
+        commands=tuple(one for one in state.commands if one.command_id not in obeyed),
     )
 
 

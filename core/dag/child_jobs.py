@@ -39,10 +39,7 @@ def waits_for_child(node: NodeState) -> bool:
 
 def go_on(run: Run, node_id: str, node: WorkflowNode) -> None:
     """Start the child job of a READY node, unless something holds it; what is wrong with its inputs is final."""
-    if run.job.paused_at is not None:
-        run.wait_for(node_id, "paused")
-        return
-    if run.overdue:
+    if run.overdue or run.holds(node_id):
         return
     if run.job.depth >= MAX_DEPTH:
         message = f"child jobs lie at most {MAX_DEPTH} deep; {node.workflow_id} would be one deeper"

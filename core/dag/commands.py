@@ -1,47 +1,47 @@
 """What a human does to a job, decided purely; services write the decision as they write one of `advance`."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from core.dag import gates
 from core.dag.definition import Workflow
-from core.dag.evaluator import evaluate
-from core.dag.gates import GateDecision
-from core.dag.run import Run
+from core.dag.evaluator import advance
 from core.dag.state import Decision, JobState
-from core.errors import Conflict
 from core.handlers_catalog import CATALOG, HandlerSpec
-from core.statuses import JOB_FINAL, JobStatus
+from core.models.engine import Command
+
+DIRECT = 0
+"""Number of a command that is obeyed at once and was never stored."""
 
 
-def cancel_job(
+def direct_command(
+    job_id: str, now: datetime, kind: str, args: Mapping[str, Any], *, actor: str, reason: str | None = None
+) -> Command:
+    """Return a command to be put behind those that a state has."""
+    return Command(
+        command_id=DIRECT, job_id=job_id, kind=kind, args=dict(args), actor=actor, reason=reason, created_at=now
+    )
+
+
+def command(
     workflow: Workflow,
     state: JobState,
     now: datetime,
+    kind: str,
+    args: Mapping[str, Any] | None = None,
     *,
     actor: str,
-    reason: str = "",
+    reason: str | None = None,
     catalog: Mapping[str, HandlerSpec] = CATALOG,
 ) -> Decision:
-    """Cancel the job and all its unfinished nodes and revoke their attempts. Raises `Conflict` JOB_FINAL."""
-    run = Run(workflow, state, now, catalog)
-    if run.job.status in JOB_FINAL:
-        raise Conflict(f"the job is {run.job.status} already", code="JOB_FINAL", value=run.job.status.value)
-    run.cancel_unfinished("the job was cancelled")
-    run.move_job(JobStatus.CANCELLED, data={"actor": actor, "reason": reason})
-    return run.decision(None)
+    """Decide what one command does and everything that follows from it.
 
-
-def decide_gate(
-    workflow: Workflow,
-    state: JobState,
-    now: datetime,
-    *,
-    node_id: str,
-    decision: GateDecision,
-    catalog: Mapping[str, HandlerSpec] = CATALOG,
-) -> Decision:
-    """Decide a gate and everything that follows from it. Raises as `core.dag.gates.decide` does."""
-    run = Run(workflow, state, now, catalog)
-    gates.decide(run, node_id, decision)
-    return evaluate(run)
+    Raises:
+        CallerError: What `core.dag.orders.obey` raises; a `Conflict` tells the state that won.
+    """
+    order = direct_command(state.job.job_id, now, kind, args or {}, actor=actor, reason=reason)
+    decision = advance(workflow, replace(state, commands=(*state.commands, order)), now, catalog=catalog)
+    if (refusal := decision.commands_done[-1].refusal) is not None:
+        raise refusal
+    return decision

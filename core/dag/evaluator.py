@@ -2,8 +2,8 @@
 
     advance(workflow, state, now) -> Decision
 
-It consumes the inbox, watches leases and timeouts, settles the graph to a fixed point, dispatches what is ready and
-ends the job when it is over. Advancing the result of its own decision at the same moment changes nothing.
+It consumes the inbox, obeys commands, watches leases and timeouts, settles the graph to a fixed point, dispatches what
+is ready and ends the job when it is over. Advancing the result of its own decision at the same moment changes nothing.
 `NodeState.attempt` is the number that the next attempt gets: the first task of a node is `{job_id}_{node_id}_0`.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from core.dag.definition import Workflow
+from core.dag.orders import consume_commands
 from core.dag.outcome import conclude, fail_job
 from core.dag.results import consume_results
 from core.dag.run import Run
@@ -41,8 +42,9 @@ def advance(
 
 
 def evaluate(run: Run) -> Decision:
-    """Decide as `advance` does, after somebody's command was written into the run."""
+    """Decide as `advance` does."""
     consume_results(run)
+    consume_commands(run)
     missing = run.workflow.nodes.keys() - run.nodes.keys()
     if run.job.status in JOB_FINAL:
         pass

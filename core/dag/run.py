@@ -2,17 +2,27 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from core.dag.definition import Workflow
-from core.dag.nodes import TaskNode
+from core.dag.nodes import TaskNode, WorkflowNode
 from core.dag.rendering import Rendering
 from core.dag.retry import RetryPolicy
-from core.dag.state import AttemptEnd, Decision, Dispatch, Disposition, Event, JobState, StartJob
+from core.dag.state import (
+    AttemptEnd,
+    ChildOrder,
+    CommandDone,
+    Decision,
+    Dispatch,
+    Disposition,
+    Event,
+    JobState,
+    StartJob,
+)
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
-from core.models.engine import Attempt, Job, NodeState
+from core.models.engine import Attempt, FanOut, Job, NodeState
 from core.payloads import PayloadRef
 from core.statuses import (
     ATTEMPT_FINAL,
@@ -24,6 +34,7 @@ from core.statuses import (
     AttemptState,
     JobStatus,
     NodeStatus,
+    SkipReason,
     check_transition,
 )
 
@@ -66,6 +77,7 @@ class Run:
         self.job: Job = state.job
         self.nodes: dict[str, NodeState] = dict(state.nodes)
         self.children: dict[str, NodeState] = dict(state.children)
+        self.fan_outs: dict[str, FanOut] = dict(state.fan_outs)
         self.prepared: dict[str, Prepared] = {}
         self.dispatches: dict[str, Dispatch] = {}
         self.redispatches: list[str] = []
@@ -75,6 +87,9 @@ class Run:
         self.events: list[Event] = []
         self.needs: dict[str, Rendering] = {}
         self.outputs: Mapping[str, Any] | None = None
+        self.commands_done: list[CommandDone] = []
+        self.child_orders: list[ChildOrder] = []
+        self.reset: list[str] = []
 
     @property
     def overdue(self) -> bool:
@@ -83,8 +98,28 @@ class Run:
 
     @property
     def holding(self) -> bool:
-        """True when nothing new may be dispatched."""
-        return self.job.paused_at is not None or self.overdue
+        """True when nothing new may be dispatched, to no queue; ask `holds` about one."""
+        return self.overdue or self.held_by() is not None
+
+    def held_by(self, queue: str | None = None) -> str | None:
+        """Return what pauses new work for a queue, or work that needs none: `job`, or the name of a pause switch."""
+        if self.job.paused_at is not None:
+            return "job"
+        switches = ["all", f"workflow:{self.job.workflow_id}", *([f"queue:{queue}"] if queue else [])]
+        return next((switch for switch in switches if switch in self.state.pauses), None)
+
+    def holds(self, node_id: str, queue: str | None = None) -> bool:
+        """Return whether a pause keeps a node from going on, and note which.
+
+        When it ends, the node has waited for nobody: its time in the queue begins anew.
+        """
+        node, switch = self.node(node_id), self.held_by(queue)
+        if switch is not None:
+            self.wait_for(node_id, "paused", switch)
+        elif node.waiting_for is not None and node.waiting_for["kind"] == "paused":
+            restarted = {"dispatched_at": self.now} if node.status is NodeStatus.DISPATCHED else {}
+            self._put(node.model_copy(update={"waiting_for": None, **restarted}))
+        return switch is not None
 
     def unfinished(self) -> tuple[str, ...]:
         """Return the nodes that are not final, in the order of the graph."""
@@ -160,6 +195,11 @@ class Run:
         if node.waiting_for != reason:
             self._put(node.model_copy(update={"waiting_for": reason}))
 
+    def send_again(self, attempt: Attempt) -> None:
+        """Send the same attempt once more."""
+        if attempt.task_id not in self.redispatches:
+            self.redispatches.append(attempt.task_id)
+
     def need(self, rendering: Rendering, node_id: str | None = None) -> None:
         """Note that a value has to be made elsewhere, and which node waits for it."""
         self.needs[rendering.key] = rendering
@@ -184,12 +224,23 @@ class Run:
         if self.job.status is JobStatus.PENDING:
             self.move_job(JobStatus.RUNNING)
 
+    def note(self, event: str, **data: Any) -> None:
+        """Log something that happened to the job without changing its status."""
+        self.events.append(Event(event, self.job.status.value, data=data))
+
+    def set_job(self, **fields: Any) -> None:
+        """Write fields of the job other than its status."""
+        self.job = self.job.model_copy(update=fields)
+
     def end_attempt(self, attempt: Attempt, state: AttemptState, reason: str) -> None:
-        """Expire or revoke an attempt, once."""
+        """Expire or revoke an attempt, once; a child job that runs for it is cancelled."""
         if attempt.task_id in self.attempts_ended or attempt.state in ATTEMPT_FINAL:
             return
         check_transition(ATTEMPT_TRANSITIONS, attempt.state, state)
         self.attempts_ended[attempt.task_id] = AttemptEnd(attempt.task_id, state, reason)
+        abandoned = state is not AttemptState.REPORTED
+        if abandoned and isinstance(self.workflow.nodes.get(attempt.node_id), WorkflowNode):
+            self.child_orders.append(ChildOrder(attempt.task_id, "cancel", {}, "engine", reason))
         event = Event(f"attempt_{state.value}", state.value, attempt.node_id, attempt.task_id, {"reason": reason})
         self.events.append(event)
 
@@ -201,14 +252,72 @@ class Run:
         self.prepared.pop(node_id, None)
         self.move(node_id, NodeStatus.CANCELLED, data={"reason": reason})
 
+    def bypass_node(self, node_id: str, by: Mapping[str, Any]) -> None:
+        """Skip an unfinished node because an operator wants it; its edges pass."""
+        attempt = self.attempt_of(node_id)
+        if attempt is not None:
+            self.end_attempt(attempt, AttemptState.REVOKED, "the node was skipped")
+        self.prepared.pop(node_id, None)
+        data = {**by, "skip_reason": SkipReason.BYPASSED.value}
+        self.move(node_id, NodeStatus.SKIPPED, data=data, skip_reason=SkipReason.BYPASSED, error=None)
+
+    def override_params(self, node_id: str, params: Mapping[str, Any]) -> None:
+        """Put params over those that the workflow gives a node."""
+        self._put(self.node(node_id).model_copy(update={"params_override": dict(params) or None}))
+
+    def reopen(self, event: str, data: Mapping[str, Any]) -> None:
+        """Begin the next run of the job; one that had ended is RUNNING again, under nobody's ownership yet."""
+        if self.job.status in JOB_FINAL:
+            seconds = self.workflow.deadline_seconds
+            deadline = None if seconds is None else self.now + timedelta(seconds=seconds)
+            ended = dict.fromkeys(("completed_at", "paused_at", "waiting_for", "outputs", "outputs_ref", "error"))
+            owner = {"owner_id": None, "owner_epoch": self.job.owner_epoch + 1}
+            self.set_job(status=JobStatus.RUNNING, warnings=[], deadline_at=deadline, **ended, **owner)
+        self.set_job(run_no=self.job.run_no + 1)
+        self.note(event, **data, run_no=self.job.run_no)
+
+    def reset_node(self, node_id: str) -> None:
+        """Let a node be PENDING as in the beginning; only the number of its next attempt is kept, and edited params.
+
+        A fan-out keeps the highest number of its children: those that it makes anew begin behind it.
+        """
+        attempt = self.attempt_of(node_id)
+        if attempt is not None:
+            self.end_attempt(attempt, AttemptState.REVOKED, "the node starts anew")
+        node = self.node(node_id)
+        fresh = NodeState(
+            job_id=node.job_id,
+            node_id=node_id,
+            attempt=max(node.attempt, self.state.child_attempts.get(node_id, -1) + 1),
+            params_override=node.params_override,
+        )
+        self.prepared.pop(node_id, None)
+        self.fan_outs.pop(node_id, None)
+        self.children = {key: child for key, child in self.children.items() if child.parent_node_id != node_id}
+        self._put(fresh)
+        self.reset.append(node_id)
+        self.events.append(Event("node_reset", NodeStatus.PENDING.value, node_id, node.task_id))
+
     def cancel_unfinished(self, reason: str) -> None:
         """Cancel every node that has not ended, also those the workflow does not name."""
         for node_id, node in tuple(self.nodes.items()):
             if node.status not in NODE_FINAL:
                 self.cancel_node(node_id, reason)
 
+    def _note_hold(self) -> None:
+        """Keep what holds the job where a cleared switch finds it; a job that waits for its slot says that instead."""
+        before = self.job.waiting_for
+        if before is not None and before["kind"] != "paused":
+            return
+        reasons = [node.waiting_for for node in self.nodes.values() if node.waiting_for is not None]
+        held = sorted({reason["detail"] for reason in reasons if reason["kind"] == "paused"})
+        reason = {"kind": "paused", "detail": held} if held else None
+        if reason != before:
+            self.set_job(waiting_for=reason)
+
     def decision(self, wake_at: datetime | None) -> Decision:
         """Return what changed."""
+        self._note_hold()
         if self.job.wake_at != wake_at:
             self.job = self.job.model_copy(update={"wake_at": wake_at})
         before, loaded = self.state.nodes, self.state.children
@@ -226,4 +335,8 @@ class Run:
             child_jobs=tuple(self.child_jobs),
             needs=tuple(self.needs.values()),
             outputs=self.outputs,
+            fan_outs=tuple(one for key, one in self.fan_outs.items() if one is not self.state.fan_outs.get(key)),
+            commands_done=tuple(self.commands_done),
+            child_orders=tuple(self.child_orders),
+            reset=tuple(self.reset),
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 from core.dag.definition import Workflow
 from core.dag.rendering import Rendered, Rendering
+from core.errors import CallerError, ErrorDetail
 from core.models.engine import Attempt, Command, FanOut, Job, NodeState, TaskResultRow
 from core.payloads import PayloadRef
 from core.statuses import AttemptState
@@ -46,6 +47,10 @@ class JobState:
     """By hash, at least the definitions that nodes of this job's workflow run."""
     commands: Sequence[Command] = ()
     """Unprocessed commands to this job, oldest first."""
+    reopen_refusal: ErrorDetail | None = None
+    """Why this job may not be started again, for example because what it made was approved."""
+    child_attempts: Mapping[str, int] = field(default_factory=dict)
+    """By fan-out, the highest attempt number that any of its children used; known when a command may start it anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,26 @@ class Disposition:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandDone:
+    """What became of one command: `applied`, or the code of the error that refused it."""
+
+    command_id: int
+    outcome: str
+    refusal: CallerError | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildOrder:
+    """A command that goes down to the child job of a task."""
+
+    task_id: str
+    kind: str
+    args: Mapping[str, Any]
+    actor: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One transition for the event log; `event_type` is past tense, e.g. node_dispatched."""
 
@@ -153,14 +178,15 @@ class Decision:
     slot_requests: tuple[SlotRequest, ...] = ()
     slots_freed: tuple[str, ...] = ()
     """Holders that hold nothing any more."""
-    commands_done: tuple[tuple[int, str], ...] = ()
-    """(command_id, outcome) of the commands consumed."""
+    commands_done: tuple[CommandDone, ...] = ()
+    """What became of every command of the state, in its order."""
     reset: tuple[str, ...] = ()
-    """Nodes that start anew: their children, fan-outs and checkpoints are deleted."""
+    """Nodes that start anew: their children, fan-outs and checkpoints are deleted before anything else is written."""
     needs: tuple[Rendering, ...] = ()
     """Values to make from large ones; the nodes that need them wait where they are until an answer is in the state."""
     outputs: Mapping[str, Any] | None = None
     """Outputs of a job that completed, also when they are large and its row has only a reference, up to 1 MiB."""
+    child_orders: tuple[ChildOrder, ...] = ()
 
     @property
     def ended(self) -> bool:

@@ -14,10 +14,14 @@ from core.statuses import NodeStatus
 
 def go_on(run: Run, node_id: str, node: TaskNode) -> None:
     """Prepare a READY task for dispatch, unless something holds it."""
-    if run.job.paused_at is not None:
-        run.wait_for(node_id, "paused")
-    elif not run.overdue and node_id not in run.prepared:
+    if not run.overdue and node_id not in run.prepared and not run.holds(node_id, queue_of(run, node)):
         _prepare(run, node_id, node)
+
+
+def queue_of(run: Run, node: TaskNode) -> str | None:
+    """Return the queue that a task goes to; None when this build does not know its handler."""
+    spec = run.catalog.get(node.handler)
+    return node.queue or (None if spec is None else spec.queue)
 
 
 def _prepare(run: Run, node_id: str, node: TaskNode) -> None:

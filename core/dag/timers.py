@@ -18,7 +18,7 @@ RECHECK_SECONDS = 5.0
 def watch_attempts(run: Run) -> None:
     """Act on the attempts that are out, after the inbox was consumed."""
     _watch_children(run)
-    for node_id, node, state in tuple(run.tasks_in_flight()):
+    for node_id, node, _ in tuple(run.tasks_in_flight()):
         attempt = run.attempt_of(node_id)
         if attempt is None:
             fail_attempt(run, node_id, engine_error(WORKER_LOST, "the attempt of this task is not there any more"))
@@ -27,10 +27,10 @@ def watch_attempts(run: Run) -> None:
             case AttemptState.LEASED:
                 _watch_leased(run, attempt)
             case AttemptState.QUEUED:
-                _watch_queued(run, node, state, attempt)
+                _watch_queued(run, node, attempt)
             case AttemptState.PARKED:
-                if not run.holding:
-                    run.redispatches.append(attempt.task_id)
+                if not run.holds(node_id, attempt.queue) and not run.overdue:
+                    run.send_again(attempt)
             case AttemptState.RELEASED | AttemptState.REVOKED:
                 release_attempt(run, node_id, attempt.reason or f"the attempt was {attempt.state}")
             case AttemptState.EXPIRED:
@@ -63,14 +63,14 @@ def _watch_leased(run: Run, attempt: Attempt) -> None:
         _expire(run, attempt, WORKER_LOST, f"worker {attempt.worker_id} did not renew its lease")
 
 
-def _watch_queued(run: Run, node: TaskNode, state: NodeState, attempt: Attempt) -> None:
-    if run.holding:
+def _watch_queued(run: Run, node: TaskNode, attempt: Attempt) -> None:
+    if run.holds(attempt.node_id, attempt.queue) or run.overdue:
         return
-    gives_up = _queue_ends(run, node, state)
+    gives_up = _queue_ends(run, node, run.node(attempt.node_id))
     if gives_up is not None and gives_up <= run.now:
         _expire(run, attempt, QUEUE_TIMEOUT, f"no worker took it from {attempt.queue} in time")
     elif attempt.redispatch_at is not None and attempt.redispatch_at <= run.now:
-        run.redispatches.append(attempt.task_id)
+        run.send_again(attempt)
 
 
 def _expire(run: Run, attempt: Attempt, code: str, message: str) -> None:
@@ -108,7 +108,7 @@ def _timers(run: Run) -> Iterator[datetime]:
 def _attempt_timers(run: Run, node_id: str, node: TaskNode, state: NodeState) -> Iterator[datetime]:
     attempt = run.attempt_of(node_id)
     if attempt is None or attempt.state is AttemptState.QUEUED or attempt.task_id in run.redispatches:
-        if not run.holding:
+        if not run.overdue and run.held_by(None if attempt is None else attempt.queue) is None:
             yield _redispatch_at(run, attempt)
             gives_up = _queue_ends(run, node, state)
             if gives_up is not None:

@@ -1,17 +1,16 @@
 """The outside of the evaluator, in memory: claims, results, releases and time, as services and workers make them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from core.dag.apply import apply
-from core.dag.commands import cancel_job, decide_gate
+from core.dag.commands import command
 from core.dag.conditions import Read
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance, initial_nodes
-from core.dag.gates import GateDecision
 from core.dag.inputs import resolve_inputs
 from core.dag.state import Decision, Event, JobState
 from core.models.engine import Attempt, Job, NodeState, TaskResultRow
@@ -74,13 +73,14 @@ class World:
         inputs: Mapping[str, Any] | None = None,
         *,
         workflows: Mapping[str, Workflow] | None = None,
+        pauses: Iterable[str] = (),
         **fields: Any,
     ) -> None:
         job = job_of(workflow, inputs, **fields)
         self.workflow = workflow
         self.now = START
-        nodes = {node.node_id: node for node in initial_nodes(workflow, job)}
-        self.state = JobState(job=job, nodes=nodes, workflows=workflows or {})
+        rows = {node.node_id: node for node in initial_nodes(workflow, job)}
+        self.state = JobState(job=job, nodes=rows, pauses=frozenset(pauses), workflows=workflows or {})
         self.events: list[Event] = []
         self.decisions: list[Decision] = []
         self.rows: dict[str, TaskResultRow] = {}
@@ -109,9 +109,10 @@ class World:
 
     def advance(self) -> Decision:
         """Evaluate and write."""
-        return self._write(advance(self.workflow, self.state, self.now))
+        return self.write(advance(self.workflow, self.state, self.now))
 
-    def _write(self, decision: Decision) -> Decision:
+    def write(self, decision: Decision) -> Decision:
+        """Write a decision as a service does."""
         self.state = apply(self.state, decision, self.now)
         self.events.extend(decision.events)
         self.decisions.append(decision)
@@ -183,14 +184,18 @@ class World:
         self.report(node_id, "failed", error=error)
 
     def decide(self, node_id: str, decision: Literal["approved", "rejected"] = "approved", **fields: Any) -> Decision:
-        """Decide a gate and evaluate; `fields` are of `GateDecision`."""
-        wish = GateDecision(decision, fields.pop("actor", "ann"), **fields)
-        made = decide_gate(self.workflow, self.state, self.now, node_id=node_id, decision=wish)
-        return self._write(made)
+        """Decide a gate and evaluate; `fields` are its data, an actor, a reason."""
+        actor, reason = fields.pop("actor", "ann"), fields.pop("reason", None)
+        args = {"node_id": node_id, "decision": decision, **fields}
+        return self.write(command(self.workflow, self.state, self.now, "gate", args, actor=actor, reason=reason))
+
+    def pauses(self, *switches: str) -> None:
+        """Let exactly these pause switches be in force."""
+        self.state = replace(self.state, pauses=frozenset(switches))
 
     def cancel(self) -> Decision:
         """Cancel the job."""
-        return self._write(cancel_job(self.workflow, self.state, self.now, actor="ann"))
+        return self.write(command(self.workflow, self.state, self.now, "cancel", actor="ann"))
 
     def set_job(self, **fields: Any) -> None:
         """Change the job as a command does."""

@@ -230,7 +230,7 @@ def test_a_paused_job_starts_no_child_until_it_is_resumed() -> None:
     parent, workflows = parent_of(inputs={"path": "x"})
     world = World(parent, workflows=workflows, paused_at=START)
     assert world.decisions[0].child_jobs == ()
-    assert world.node("call").waiting_for == {"kind": "paused", "detail": None}
+    assert world.node("call").waiting_for == {"kind": "paused", "detail": "job"}
     world.set_job(paused_at=None)
     assert len(world.advance().child_jobs) == 1
 

@@ -1,17 +1,48 @@
+"""What operators order, on one job in memory; the laws of reopening and of what holds work back."""
+
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from core.dag.apply import apply
-from core.dag.commands import cancel_job
-from core.errors import Conflict
-from core.statuses import AttemptState, JobStatus
-from tests.unit.core.dag.harness import World, chain, workflow_of
+from core.dag.commands import command, direct_command
+from core.dag.orders import obey
+from core.dag.run import Run
+from core.dag.state import ChildOrder, Decision
+from core.errors import CallerError, Conflict, ErrorDetail, NotFound, ParameterInvalid
+from core.handlers_catalog import CATALOG
+from core.models.engine import Attempt, Command, FanOut, NodeState
+from core.statuses import AttemptState, JobStatus, NodeStatus, SkipReason
+from tests.unit.core.dag.harness import START, World, chain, task, workflow_of
+
+
+def order(world: World, kind: str, reason: str = "because", **args: Any) -> Decision:
+    """Obey a command and write what follows."""
+    return world.write(command(world.workflow, world.state, world.now, kind, args, actor="op", reason=reason))
+
+
+def refusal(world: World, kind: str, **args: Any) -> ErrorDetail:
+    """Return why a command is refused; it changed nothing."""
+    before = world.state
+    with pytest.raises(CallerError) as caught:
+        order(world, kind, **args)
+    assert world.state == before
+    return caught.value.detail
+
+
+def ended(status: str = "COMPLETED") -> World:
+    """Return a job a -> b that ended."""
+    world = World(workflow_of(chain("a", "b")))
+    world.complete("a")
+    world.complete("b") if status == "COMPLETED" else world.fail("b")
+    assert world.job.status == status
+    return world
 
 
 def test_cancelling_ends_everything_at_once_and_later_results_are_superseded() -> None:
     world = World(workflow_of(chain("a", "b")))
     world.claim("a")
-    decision = cancel_job(world.workflow, world.state, world.now, actor="op", reason="wrong file")
-    world.state = apply(world.state, decision, world.now)
+    decision = order(world, "cancel", "wrong file")
     assert world.statuses() == {"start": "COMPLETED", "a": "CANCELLED", "b": "CANCELLED", "end": "CANCELLED"}
     assert (world.job.status, world.job.wake_at) == (JobStatus.CANCELLED, None)
     assert [(end.task_id, end.state) for end in decision.attempts_ended] == [("job1_a_0", AttemptState.REVOKED)]
@@ -23,8 +54,370 @@ def test_cancelling_ends_everything_at_once_and_later_results_are_superseded() -
     assert late.nodes == ()
 
 
-def test_a_finished_job_cannot_be_cancelled() -> None:
-    world = World(workflow_of(chain()))
+@pytest.mark.parametrize("kind", ["cancel", "pause", "resume", "priority", "skip", "window"])
+@pytest.mark.parametrize("status", ["COMPLETED", "FAILED"])
+def test_only_retry_and_rerun_touch_a_job_that_has_ended(kind: str, status: str) -> None:
+    args = {"priority": {"priority": 8}, "skip": {"node_id": "a"}, "window": {"node_id": "a", "max_concurrency": 1}}
+    world = ended(status)
+    if kind == "window":
+        nodes = {"start": {"type": "start"}, "a": {"type": "fan_out", "source": "x", "task": {"handler": "echo"}}}
+        world.workflow = workflow_of({**nodes, "b": task(), "end": {"type": "end"}})
+    detail = refusal(world, kind, **args.get(kind, {}))
+    assert (detail.code, detail.value) == ("JOB_FINAL", status)
+
+
+def test_a_result_that_was_there_before_a_command_counts() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    world.claim("a")
+    world.report("a", advance=False)
+    order(world, "cancel")
+    assert world.statuses()["a"] == "COMPLETED"
+    assert world.job.status is JobStatus.CANCELLED
+
+
+def test_a_paused_job_finishes_what_runs_and_starts_nothing_until_it_is_resumed() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    world.claim("a")
+    order(world, "pause")
+    assert (world.job.paused_at, world.events[-1].event_type) == (world.now, "job_paused")
+    assert world.events[-1].data == {"actor": "op", "reason": "because"}
+    world.report("a")
+    assert (world.statuses()["b"], world.job.wake_at) == ("READY", None)
+    assert world.node("b").waiting_for == {"kind": "paused", "detail": "job"}
+    assert world.job.waiting_for == {"kind": "paused", "detail": ["job"]}
+    order(world, "resume")
+    assert world.statuses()["b"] == "DISPATCHED"
+    assert (world.node("b").waiting_for, world.job.waiting_for, world.job.paused_at) == (None, None, None)
+
+
+@pytest.mark.parametrize("kind", ["pause", "resume"])
+def test_to_pause_or_resume_twice_is_the_same_as_once(kind: str) -> None:
+    world = World(workflow_of(chain("a")))
+    order(world, kind)
+    assert [event for event in order(world, kind).events if event.node_id is None] == []
+
+
+def test_a_parked_attempt_is_sent_again_by_a_resume_and_its_time_in_the_queue_begins_anew() -> None:
+    world = World(workflow_of(chain("a", queue_timeout_seconds=60)))
+    order(world, "pause")
+    world.set_attempt("a", state=AttemptState.PARKED, redispatch_at=None)
+    world.tick(1000)
+    assert world.decisions[-1].redispatches == ()
+    assert order(world, "resume").redispatches == ("job1_a_0",)
+    assert world.node("a").dispatched_at == world.now
+    world.tick(59)
+    assert world.statuses()["a"] == "DISPATCHED"
+    world.tick(2)
+    assert world.node("a").error is not None
+    assert world.node("a").error["code"] == "QUEUE_TIMEOUT"
+
+
+SWITCHES = ["all", "workflow:w", "queue:functionapp-tasks"]
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_pause_switch_holds_new_tasks_and_says_which_it_is(switch: str) -> None:
+    world = World(workflow_of(chain("a", "b")))
+    world.claim("a")
+    world.pauses(switch)
+    world.report("a")
+    assert world.node("b").waiting_for == {"kind": "paused", "detail": switch}
+    assert (world.job.waiting_for, world.job.wake_at) == ({"kind": "paused", "detail": [switch]}, None)
+    world.pauses()
+    world.advance()
+    assert world.statuses()["b"] == "DISPATCHED"
+    assert world.job.waiting_for is None
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_a_parked_attempt_is_not_sent_again_while_a_switch_holds_it(switch: str) -> None:
+    world = World(workflow_of(chain("a")))
+    world.pauses(switch)
+    world.set_attempt("a", state=AttemptState.PARKED, redispatch_at=None)
+    assert world.advance().redispatches == ()
+    world.tick(4000)
+    assert (world.decisions[-1].redispatches, world.job.wake_at) == ((), None)
+    world.pauses()
+    assert world.advance().redispatches == ("job1_a_0",)
+
+
+@pytest.mark.parametrize("switch", ["workflow:other", "queue:container-tasks"])
+def test_a_switch_of_something_else_holds_nothing(switch: str) -> None:
+    world = World(workflow_of(chain("a", "b")))
+    world.pauses(switch)
+    world.complete("a")
+    assert world.statuses()["b"] == "DISPATCHED"
+
+
+def test_a_new_job_waits_for_the_switch_and_is_not_stalled() -> None:
+    world = World(workflow_of(chain("a")), pauses=("all",))
+    assert (world.job.status, world.statuses()["a"]) == (JobStatus.PENDING, "READY")
+    world.pauses()
+    world.advance()
+    assert (world.job.status, world.statuses()["a"]) == (JobStatus.RUNNING, "DISPATCHED")
+
+
+def test_a_new_priority_counts_for_what_waits_in_a_queue_and_for_what_comes() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    assert order(world, "priority", priority="interactive").redispatches == ("job1_a_0",)
+    assert world.events[-1].data == {"actor": "op", "reason": "because", "before": 5, "after": 8}
+    assert order(world, "priority", priority=8).redispatches == ()
+    world.complete("a")
+    assert world.decisions[-1].dispatches[0].priority == 8
+    assert refusal(world, "priority", priority=11).field == "priority"
+
+
+def test_retrying_starts_failed_nodes_and_all_that_follows_anew() -> None:
+    world = ended("FAILED")
+    world.tick(10)
+    decision = order(world, "retry")
+    assert world.statuses() == {"start": "COMPLETED", "a": "COMPLETED", "b": "DISPATCHED", "end": "PENDING"}
+    job = world.job
+    assert (job.status, job.run_no, job.error, job.completed_at, job.warnings) == (JobStatus.RUNNING, 2, None, None, [])
+    assert (job.owner_id, job.owner_epoch) == (None, 1)
+    assert set(decision.reset) == {"b", "end"}
+    assert [one.attempt for one in decision.dispatches] == [1]
+    node = world.node("b")
+    assert (node.retries_used, node.error, node.task_id) == (0, None, "job1_b_1")
+    (reopened,) = [event for event in decision.events if event.event_type == "job_retried"]
+    assert reopened.data == {"actor": "op", "reason": "because", "run_no": 2, "nodes": ["b", "end"]}
+    world.complete("b")
+    assert world.job.status is JobStatus.COMPLETED
+
+
+def test_a_cancelled_job_is_retried_where_it_was_cancelled_also_when_it_was_paused() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    order(world, "pause")
+    order(world, "cancel")
+    order(world, "retry")
+    assert world.statuses() == {"start": "COMPLETED", "a": "DISPATCHED", "b": "PENDING", "end": "PENDING"}
+    assert world.attempt("a").attempt == 1
+
+
+def test_a_retried_job_has_its_whole_deadline_again() -> None:
+    world = World(workflow_of(chain("a"), deadline_seconds=100), deadline_at=None)
+    world.set_job(deadline_at=world.now)
+    world.advance()
+    assert world.job.status is JobStatus.FAILED
+    order(world, "retry")
+    assert (world.job.deadline_at, world.job.status) == (world.now.replace(minute=1, second=40), JobStatus.RUNNING)
+
+
+def test_what_still_runs_goes_on_while_a_failed_branch_is_retried() -> None:
+    nodes = {"start": {"type": "start", "next": ["a", "b"]}, "a": task(), "b": task(), "end": {"type": "end"}}
+    world = World(workflow_of({**nodes, "c": task("a", "b")}))
+    world.claim("a")
+    world.fail("b")
+    order(world, "retry")
+    assert world.statuses()["a"] == "RUNNING"
+    assert (world.statuses()["b"], world.job.run_no) == ("DISPATCHED", 2)
+    assert world.attempt("a").state is AttemptState.LEASED
+
+
+def test_a_job_without_failures_has_nothing_to_retry() -> None:
+    detail = refusal(ended(), "retry")
+    assert (detail.code, detail.value) == ("NOTHING_FAILED", "COMPLETED")
+
+
+def test_a_failure_that_only_warned_can_be_retried_too() -> None:
+    world = World(workflow_of(chain("a", best_effort=True)))
+    world.fail("a")
+    assert world.job.status is JobStatus.COMPLETED
+    order(world, "retry")
+    assert (world.statuses()["a"], world.job.warnings, world.job.outputs) == ("DISPATCHED", [], None)
+
+
+def test_rerunning_a_node_runs_it_and_all_that_follows_with_edited_params() -> None:
+    world = ended()
+    decision = order(world, "rerun", node_id="b", params={"x": 1})
+    assert [(one.node_id, one.params) for one in decision.dispatches] == [("b", {"x": 1})]
+    world.complete("b")
+    assert world.job.status is JobStatus.COMPLETED
+    assert order(world, "rerun", node_id="b").dispatches[0].params == {"x": 1}
+    assert order(world, "rerun", node_id="b", params={}).dispatches[0].params == {}
+
+
+def test_rerunning_from_the_start_is_the_default() -> None:
+    world = ended()
+    order(world, "rerun")
+    assert world.statuses() == {"start": "COMPLETED", "a": "DISPATCHED", "b": "PENDING", "end": "PENDING"}
+
+
+def test_rerunning_the_last_node_ends_the_job_in_the_same_evaluation() -> None:
+    world = ended()
+    decision = order(world, "rerun", node_id="end")
+    assert (world.job.status, world.job.run_no) == (JobStatus.COMPLETED, 2)
+    assert decision.reset == ("end",)
+
+
+def test_rerunning_what_runs_revokes_its_attempt_and_later_results_of_it_are_superseded() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    world.claim("a")
+    old = world.attempt("a")
+    decision = order(world, "rerun", node_id="a")
+    assert [(end.task_id, end.state) for end in decision.attempts_ended] == [("job1_a_0", AttemptState.REVOKED)]
+    assert world.attempt("a").task_id == "job1_a_1"
+    world.claim("a")
+    world.report("a")
+    late = world.rows["job1_a_1"].model_copy(update={"task_id": old.task_id, "attempt": 0})
+    world.put(late)
+    assert [one.disposition for one in world.advance().dispositions] == ["superseded"]
+
+
+def test_params_of_a_node_that_has_not_run_can_be_edited() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    assert refusal(world, "rerun", node_id="b").code == "NODE_NOT_STARTED"
+    order(world, "rerun", node_id="b", params={"x": 2})
+    world.complete("a")
+    assert world.decisions[-1].dispatches[0].params == {"x": 2}
+
+
+@pytest.mark.parametrize(
+    ("args", "field"),
+    [
+        ({"node_id": "start", "params": {"x": 1}}, "params"),
+        ({"node_id": "a", "params": {"nope": 1}}, "params.nope"),
+        ({"node_id": "nope"}, "node_id"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
+def test_a_rerun_of_something_that_does_not_exist_is_refused(args: dict[str, Any], field: str) -> None:
+    world = World(workflow_of(chain("a", handler="sleep")))
+    assert world.job.status is JobStatus.FAILED
+    assert refusal(world, "rerun", **args).field == field
+
+
+def test_a_job_whose_product_was_approved_is_not_started_again() -> None:
+    world = ended()
+    why = ErrorDetail(code="VERSION_APPROVED", message="version 0 is approved", value="approved")
+    world.state = replace(world.state, reopen_refusal=why)
+    for kind in ("retry", "rerun"):
+        assert refusal(world, kind).code == "VERSION_APPROVED"
+
+
+def test_a_child_job_is_started_again_through_its_parent() -> None:
+    world = World(workflow_of(chain("a")), parent_task_id="other_n_0")
+    world.fail("a")
+    assert refusal(world, "retry").code == "CHILD_JOB"
+
+
+def test_a_rerun_only_of_what_was_unsuccessful_leaves_others_alone() -> None:
+    assert refusal(ended(), "rerun", only_unsuccessful=True).value == "COMPLETED"
+    order(ended("FAILED"), "rerun", only_unsuccessful=True)
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_a_skipped_node_is_bypassed_and_what_follows_goes_on(claimed: bool) -> None:
+    world = World(workflow_of(chain("a", "b")))
+    if claimed:
+        world.claim("a")
+    order(world, "skip", node_id="a")
+    node = world.node("a")
+    assert (node.status, node.skip_reason) == (NodeStatus.SKIPPED, SkipReason.BYPASSED)
+    assert world.attempt("a").state is AttemptState.REVOKED
+    assert world.statuses()["b"] == "DISPATCHED"
+    (event,) = [event for event in world.events if event.event_type == "node_skipped"]
+    assert event.data == {"actor": "op", "reason": "because", "skip_reason": "bypassed"}
+    assert refusal(world, "skip", node_id="a").value == "SKIPPED"
+
+
+def test_a_node_can_be_skipped_before_its_turn() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    order(world, "skip", node_id="b")
+    world.complete("a")
+    assert world.job.status is JobStatus.COMPLETED
+
+
+def fanned(state: str = "running") -> World:
+    """Return a job whose fan-out runs, without its children."""
+    nodes = {
+        "start": {"type": "start", "next": ["tiles"]},
+        "tiles": {"type": "fan_out", "source": "{{ inputs.x }}", "task": {"handler": "echo"}},
+        "w": {"type": "workflow", "workflow_id": "v"},
+    }
+    world = World(workflow_of(chain("a")))
+    world.workflow = workflow_of(nodes)
+    rows = {key: NodeState(job_id="job1", node_id=key, status=NodeStatus.RUNNING, attempt=4) for key in nodes}
+    fan_out = FanOut(
+        job_id="job1", node_id="tiles", state=state, item_count=9, child_count=9, batch_size=1, max_concurrency=2,
+        tolerated=0, created_at=START,
+    )  # fmt: skip
+    world.state = replace(world.state, nodes=rows, attempts={}, fan_outs={"tiles": fan_out})
+    return world
+
+
+def decided(world: World, kind: str, **args: Any) -> Decision:
+    """Return what a command alone does, without the evaluation that follows."""
+    run = Run(world.workflow, world.state, world.now, CATALOG)
+    obey(run, direct_command("job1", world.now, kind, args, actor="op"))
+    return run.decision(None)
+
+
+def test_the_window_of_a_fan_out_changes_while_it_runs() -> None:
+    world = fanned()
+    decision = decided(world, "window", node_id="tiles", max_concurrency=64)
+    assert [one.max_concurrency for one in decision.fan_outs] == [64]
+    assert decision.events[0].event_type == "window_changed"
+    assert (decision.events[0].data["before"], decision.events[0].data["after"]) == (2, 64)
+    assert decided(world, "window", node_id="tiles", max_concurrency=2).fan_outs == ()
+
+
+def test_the_window_of_something_else_cannot_be_changed() -> None:
+    world = fanned()
+    with pytest.raises(ParameterInvalid):
+        decided(world, "window", node_id="start", max_concurrency=2)
+    with pytest.raises(ParameterInvalid):
+        decided(world, "window", node_id="tiles", max_concurrency=0)
+    with pytest.raises(NotFound):
+        decided(world, "window", node_id="nope", max_concurrency=2)
+    world.state = replace(world.state, fan_outs={})
     with pytest.raises(Conflict) as caught:
-        cancel_job(world.workflow, world.state, world.now, actor="op")
-    assert (caught.value.detail.code, caught.value.detail.value) == ("JOB_FINAL", "COMPLETED")
+        decided(world, "window", node_id="tiles", max_concurrency=2)
+    assert caught.value.detail.code == "NODE_NOT_STARTED"
+
+
+def test_a_fan_out_that_starts_anew_numbers_its_children_behind_those_it_had() -> None:
+    world = fanned()
+    world.state = replace(world.state, child_attempts={"tiles": 6})
+    decision = decided(world, "rerun", node_id="tiles")
+    (tiles,) = [node for node in decision.nodes if node.node_id == "tiles"]
+    assert (tiles.status, tiles.attempt, decision.reset) == (NodeStatus.PENDING, 7, ("tiles",))
+
+
+@pytest.mark.parametrize(
+    ("kind", "args"), [("pause", {}), ("resume", {}), ("priority", {"priority": 1}), ("cancel", {})]
+)
+def test_what_is_ordered_goes_down_to_child_jobs(kind: str, args: dict[str, Any]) -> None:
+    world = fanned()
+    node = world.state.nodes["w"].model_copy(update={"task_id": "job1_w_3", "status": NodeStatus.WAITING})
+    attempt = Attempt(
+        task_id="job1_w_3", job_id="job1", node_id="w", attempt=3, state=AttemptState.LEASED, queue="-", handler="-",
+        params_digest="", token_hash="", timeout_seconds=1, queued_at=START,
+    )  # fmt: skip
+    world.state = replace(world.state, nodes={**world.state.nodes, "w": node}, attempts={"w": attempt})
+    (child,) = decided(world, kind, **args).child_orders
+    actor = "engine" if kind == "cancel" else "op"
+    assert (child.task_id, child.kind, child.args, child.actor) == ("job1_w_3", kind, args, actor)
+    assert isinstance(child, ChildOrder)
+
+
+def test_an_unknown_command_is_refused_and_said_to_be_so() -> None:
+    detail = refusal(World(workflow_of(chain("a"))), "explode")
+    assert (detail.code, detail.field) == ("COMMAND_UNKNOWN", "kind")
+
+
+def test_commands_are_obeyed_in_their_order_and_each_has_its_outcome() -> None:
+    world = World(workflow_of(chain("a")))
+    stored = [
+        command_row(world, number, kind) for number, kind in enumerate(["pause", "cancel", "resume", "retry"], start=1)
+    ]
+    world.state = replace(world.state, commands=tuple(stored))
+    decision = world.advance()
+    outcomes = [(done.command_id, done.outcome) for done in decision.commands_done]
+    assert outcomes == [(1, "applied"), (2, "applied"), (3, "JOB_FINAL"), (4, "applied")]
+    assert (world.state.commands, world.job.status) == ((), JobStatus.RUNNING)
+
+
+def command_row(world: World, number: int, kind: str) -> Command:
+    row = direct_command("job1", world.now, kind, {}, actor="op")
+    return row.model_copy(update={"command_id": number})

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from core.dag.commands import decide_gate
-from core.dag.gates import GateDecision, only_gates_wait
+from core.dag.commands import command
+from core.dag.gates import only_gates_wait
 from core.dag.run import Run
 from core.errors import Conflict, NotFound, ParameterInvalid, PayloadTooLarge
 from core.handlers_catalog import CATALOG
@@ -189,7 +189,7 @@ def test_a_job_waits_only_for_gates_when_nothing_else_can_go_on() -> None:
 def test_deciding_is_pure() -> None:
     world = gated()
     before = replace(world.state)
-    decision = GateDecision("approved", "ann")
-    made = [decide_gate(world.workflow, world.state, world.now, node_id="gate", decision=decision) for _ in range(2)]
+    args = {"node_id": "gate", "decision": "approved"}
+    made = [command(world.workflow, world.state, world.now, "gate", args, actor="ann") for _ in range(2)]
     assert made[0] == made[1]
     assert world.state == before

@@ -41,7 +41,7 @@ def test_a_paused_job_records_results_and_dispatches_nothing_until_it_is_resumed
     world.set_job(paused_at=world.now)
     world.report("a")
     assert world.statuses() == {"start": "COMPLETED", "a": "COMPLETED", "b": "READY", "end": "PENDING"}
-    assert world.node("b").waiting_for == {"kind": "paused", "detail": None}
+    assert world.node("b").waiting_for == {"kind": "paused", "detail": "job"}
     assert not world.tick(10_000).dispatches
     world.set_job(paused_at=None)
     assert world.tick(0).dispatches[0].node_id == "b"

@@ -1,0 +1,256 @@
+"""What somebody orders for a job, written into a run: `core.dag.evaluator` goes on from there in the same evaluation.
+
+An order finds the state that everything before it left, and is refused by a `Conflict` that tells that state; then it
+changed nothing. Only `retry` and `rerun` (`core.dag.reopening`) touch a job that has ended.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.dag import gates, reopening
+from core.dag.gates import GateDecision
+from core.dag.inputs import resolve_priority
+from core.dag.nodes import FanOutNode, WorkflowNode
+from core.dag.run import Run
+from core.dag.state import ChildOrder, CommandDone
+from core.errors import CallerError, Conflict, NotFound, ParameterInvalid
+from core.models.engine import Command, NodeState
+from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState, JobStatus
+
+APPLIED = "applied"
+UNKNOWN = "COMMAND_UNKNOWN"
+
+
+class Kind(StrEnum):
+    """What can be ordered."""
+
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    RESUME = "resume"
+    PRIORITY = "priority"
+    RETRY = "retry"
+    RERUN = "rerun"
+    SKIP = "skip"
+    GATE = "gate"
+    WINDOW = "window"
+
+
+REOPENING = frozenset({Kind.RETRY, Kind.RERUN})
+"""Orders that may start a job anew that has ended."""
+
+
+class Arguments(BaseModel):
+    """Base of what an order says beside its kind: unknown words are errors, nothing is coerced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class NoArguments(Arguments):
+    """Of orders that say nothing more."""
+
+
+class PriorityArguments(Arguments):
+    """Of `priority`."""
+
+    priority: int | str
+
+
+class NodeArguments(Arguments):
+    """Of `skip`."""
+
+    node_id: str
+
+
+class RerunArguments(Arguments):
+    """Of `rerun`; from the start when no node is named."""
+
+    node_id: str | None = None
+    params: dict[str, Any] | None = Field(default=None, description="Put over the node's own params from now on.")
+    only_unsuccessful: bool = Field(default=False, description="Leave a job alone that runs or completed.")
+
+
+class GateArguments(Arguments):
+    """Of `gate`."""
+
+    node_id: str
+    decision: Literal["approved", "rejected"]
+    data: dict[str, Any] = Field(default_factory=dict)
+
+
+class WindowArguments(Arguments):
+    """Of `window`."""
+
+    node_id: str
+    max_concurrency: Annotated[int, Field(ge=1, le=10_000)]
+
+
+Parsed = TypeVar("Parsed", bound=Arguments)
+
+
+def parse_arguments(model: type[Parsed], args: Mapping[str, Any]) -> Parsed:
+    """Return what an order says. Raises `ParameterInvalid`."""
+    try:
+        return model.model_validate(args)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"])) or None
+        raise ParameterInvalid(f"{field or 'the arguments'}: {first['msg']}", field=field) from error
+
+
+def consume_commands(run: Run) -> None:
+    """Obey every command of the state in its order; one that is refused changes nothing."""
+    for command in run.state.commands:
+        try:
+            obey(run, command)
+        except CallerError as error:
+            run.commands_done.append(CommandDone(command.command_id, error.detail.code, error))
+        else:
+            run.commands_done.append(CommandDone(command.command_id, APPLIED))
+
+
+def obey(run: Run, command: Command) -> None:
+    """Write what a command orders.
+
+    Raises:
+        Conflict: the state does not allow it; `value` is the state that won.
+        NotFound, ParameterInvalid: it names a node or says something that the job does not have.
+    """
+    execute = _ORDERS.get(command.kind)
+    if execute is None:
+        known = ", ".join(sorted(_ORDERS))
+        raise ParameterInvalid(f"there is no command {command.kind!r}; known are {known}", code=UNKNOWN, field="kind")
+    execute(run, command)
+
+
+def _cancel(run: Run, command: Command) -> None:
+    parse_arguments(NoArguments, command.args)
+    check_active(run)
+    run.cancel_unfinished("the job was cancelled")
+    run.move_job(JobStatus.CANCELLED, data=_by(command))
+
+
+def _pause(run: Run, command: Command) -> None:
+    parse_arguments(NoArguments, command.args)
+    check_active(run)
+    if run.job.paused_at is None:
+        run.set_job(paused_at=run.now)
+        run.note("job_paused", **_by(command))
+    _hand_down(run, command)
+
+
+def _resume(run: Run, command: Command) -> None:
+    parse_arguments(NoArguments, command.args)
+    check_active(run)
+    if run.job.paused_at is not None:
+        run.set_job(paused_at=None)
+        run.note("job_resumed", **_by(command))
+    _hand_down(run, command)
+
+
+def _change_priority(run: Run, command: Command) -> None:
+    """Change what counts from now on; tasks that wait in a queue are sent again with it, those of a fan-out are not."""
+    wanted = parse_arguments(PriorityArguments, command.args)
+    priority = resolve_priority(wanted.priority, run.job.priority)
+    check_active(run)
+    if priority != run.job.priority:
+        run.note("job_priority_changed", **_by(command), before=run.job.priority, after=priority)
+        run.set_job(priority=priority)
+        for node_id, _, _ in tuple(run.tasks_in_flight()):
+            attempt = run.attempt_of(node_id)
+            if attempt is not None and attempt.state is AttemptState.QUEUED and not run.held_by(attempt.queue):
+                run.send_again(attempt)
+    _hand_down(run, command)
+
+
+def _hand_down(run: Run, command: Command) -> None:
+    """Let the child jobs that run for this one do the same."""
+    for node_id, state in run.nodes.items():
+        is_parent = isinstance(run.workflow.nodes.get(node_id), WorkflowNode) and state.status not in NODE_FINAL
+        if is_parent and state.task_id is not None:
+            order = ChildOrder(state.task_id, command.kind, command.args, command.actor, command.reason)
+            run.child_orders.append(order)
+
+
+def _retry(run: Run, command: Command) -> None:
+    parse_arguments(NoArguments, command.args)
+    reopening.retry_failed(run, _by(command))
+
+
+def _rerun(run: Run, command: Command) -> None:
+    wanted = parse_arguments(RerunArguments, command.args)
+    if wanted.only_unsuccessful and run.job.status not in {JobStatus.FAILED, JobStatus.CANCELLED}:
+        status = run.job.status
+        raise Conflict(f"the job is {status}, neither failed nor cancelled", code="JOB_NOT_FAILED", value=status.value)
+    node_id = wanted.node_id or run.workflow.graph.order[0]
+    node_of(run, node_id)
+    reopening.rerun(run, node_id, wanted.params, _by(command))
+
+
+def _skip(run: Run, command: Command) -> None:
+    wanted = parse_arguments(NodeArguments, command.args)
+    node = node_of(run, wanted.node_id)
+    check_active(run)
+    _check_unfinished(node)
+    run.bypass_node(node.node_id, _by(command))
+
+
+def _decide_gate(run: Run, command: Command) -> None:
+    wanted = parse_arguments(GateArguments, command.args)
+    gates.decide(run, wanted.node_id, GateDecision(wanted.decision, command.actor, command.reason or "", wanted.data))
+
+
+def _change_window(run: Run, command: Command) -> None:
+    wanted = parse_arguments(WindowArguments, command.args)
+    node = node_of(run, wanted.node_id)
+    if not isinstance(run.workflow.nodes[node.node_id], FanOutNode):
+        raise ParameterInvalid(f"{node.node_id} is not a fan_out", field="node_id", value=node.node_id)
+    check_active(run)
+    _check_unfinished(node)
+    fan_out = run.fan_outs.get(node.node_id)
+    if fan_out is None:
+        raise Conflict(f"{node.node_id} has not begun", code="NODE_NOT_STARTED", value=node.status.value)
+    if fan_out.max_concurrency != wanted.max_concurrency:
+        changed = {"before": fan_out.max_concurrency, "after": wanted.max_concurrency}
+        run.note("window_changed", node_id=node.node_id, **changed, **_by(command))
+        run.fan_outs[node.node_id] = fan_out.model_copy(update={"max_concurrency": wanted.max_concurrency})
+
+
+def node_of(run: Run, node_id: str) -> NodeState:
+    """Return a vertex that an order names. Raises `NotFound`."""
+    node = run.nodes.get(node_id)
+    if node is None or node_id not in run.workflow.nodes:
+        known = ", ".join(run.workflow.nodes)
+        raise NotFound(f"the job has no node {node_id!r}; it has {known}", field="node_id", value=node_id)
+    return node
+
+
+def check_active(run: Run) -> None:
+    """Raise `Conflict` JOB_FINAL with the state that won, unless the job goes on."""
+    status = run.job.status
+    if status in JOB_FINAL:
+        raise Conflict(f"the job is {status} already", code="JOB_FINAL", value=status.value)
+
+
+def _check_unfinished(node: NodeState) -> None:
+    if node.status in NODE_FINAL:
+        raise Conflict(f"{node.node_id} is {node.status} already", code="NODE_FINAL", value=node.status.value)
+
+
+def _by(command: Command) -> dict[str, Any]:
+    return {"actor": command.actor, "reason": command.reason or ""}
+
+
+_ORDERS: Mapping[str, Callable[[Run, Command], None]] = {
+    Kind.CANCEL: _cancel,
+    Kind.PAUSE: _pause,
+    Kind.RESUME: _resume,
+    Kind.PRIORITY: _change_priority,
+    Kind.RETRY: _retry,
+    Kind.RERUN: _rerun,
+    Kind.SKIP: _skip,
+    Kind.GATE: _decide_gate,
+    Kind.WINDOW: _change_window,
+}

@@ -1,0 +1,95 @@
+"""`retry failed` and `rerun`: the only orders that start a job anew that has ended.
+
+The nodes and all that follows from them become PENDING again, under the next `run_no`. Attempt numbers go on growing,
+so nothing that an earlier run's worker still says is taken for an answer of this one.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from core.dag.run import Run
+from core.errors import Conflict, ParameterInvalid
+from core.models.engine import NodeState
+from core.statuses import NodeStatus, SkipReason
+
+_UNSUCCESSFUL = frozenset({NodeStatus.FAILED, NodeStatus.CANCELLED})
+
+
+def retry_failed(run: Run, by: Mapping[str, Any]) -> None:
+    """Start every failed and cancelled node anew, with all that follows.
+
+    Raises:
+        Conflict: NOTHING_FAILED; CHILD_JOB; or whatever keeps this job from being started again.
+    """
+    _check_reopenable(run)
+    roots = [node_id for node_id in run.workflow.graph.order if _is_unsuccessful(run.nodes[node_id])]
+    if not roots:
+        status = run.job.status
+        raise Conflict(
+            f"the job is {status} and no node of it failed",
+            code="NOTHING_FAILED",
+            value=status.value,
+            remediation="Rerun it from one of its nodes instead.",
+        )
+    _start_anew(run, roots, "job_retried", by)
+
+
+def _is_unsuccessful(node: NodeState) -> bool:
+    return node.status in _UNSUCCESSFUL or node.skip_reason is SkipReason.UPSTREAM_FAILED
+
+
+def rerun(run: Run, node_id: str, params: Mapping[str, Any] | None, by: Mapping[str, Any]) -> None:
+    """Start a node anew, with all that follows; `params` are put over its own from now on, {} takes earlier ones off.
+
+    Raises:
+        Conflict: NODE_NOT_STARTED; CHILD_JOB; or whatever keeps this job from being started again.
+        ParameterInvalid: The node takes no such params.
+    """
+    _check_reopenable(run)
+    if params is not None:
+        _check_params(run, node_id, params)
+    elif run.nodes[node_id].status is NodeStatus.PENDING:
+        raise Conflict(f"{node_id} has not run yet", code="NODE_NOT_STARTED", value=NodeStatus.PENDING.value)
+    _start_anew(run, [node_id], "job_rerun", {**by, "node_id": node_id})
+    if params is not None:
+        run.override_params(node_id, params)
+
+
+def _check_reopenable(run: Run) -> None:
+    if run.job.parent_task_id is not None:
+        raise Conflict(
+            f"the job runs for a node of another one, task {run.job.parent_task_id}",
+            code="CHILD_JOB",
+            value=run.job.status.value,
+            remediation="Retry or rerun the node of its parent.",
+        )
+    if (refusal := run.state.reopen_refusal) is not None:
+        raise Conflict(
+            refusal.message,
+            code=refusal.code,
+            field=refusal.field,
+            value=refusal.value,
+            remediation=refusal.remediation,
+        )
+
+
+def _check_params(run: Run, node_id: str, params: Mapping[str, Any]) -> None:
+    work = run.workflow.works.get(node_id)
+    if work is None:
+        raise ParameterInvalid(f"{node_id} takes no params: it runs no handler", field="params")
+    spec = run.catalog.get(work.handler)
+    if spec is None or spec.params.model_config.get("extra") != "forbid":
+        return
+    for name in sorted(params.keys() - spec.params.model_fields.keys()):
+        known = ", ".join(spec.params.model_fields) or "none"
+        raise ParameterInvalid(f"{work.handler} has no param {name!r}; it has {known}", field=f"params.{name}")
+
+
+def _start_anew(run: Run, roots: Iterable[str], event: str, by: Mapping[str, Any]) -> None:
+    roots = list(roots)
+    again = {*roots, *run.workflow.graph.descendants(roots)}
+    nodes = [node_id for node_id in run.workflow.graph.order if node_id in again]
+    run.reopen(event, {**by, "nodes": [key for key in nodes if run.nodes[key].status is not NodeStatus.PENDING]})
+    for node_id in nodes:
+        if run.nodes[node_id].status is not NodeStatus.PENDING:
+            run.reset_node(node_id)
