@@ -114,6 +114,11 @@ def ref_to(prefix: str, data: bytes) -> PayloadRef:
     return PayloadRef(blob=f"{prefix}{sha256}.json", size_bytes=len(data), sha256=sha256)
 
 
+def is_output_of(ref: PayloadRef, job_id: str, task_id: str) -> bool:
+    """Return whether a reference is to a value that the worker of this attempt stored: it may name no other."""
+    return ref.blob == f"{task_prefix(job_id, task_id)}{ref.sha256}.json"
+
+
 def is_payload(container: str, name: str) -> bool:
     """Return whether a blob is a stored value, which no door shows and no submit names."""
     return container == CONTAINER and (name + "/").startswith(PREFIX)

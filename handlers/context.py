@@ -17,6 +17,9 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from core.errors import Finding
+from core.ids import canonical_json
+from core.payloads import LIMIT_BYTES, ValueTooLarge
+from handlers.json_values import to_json
 
 Json = dict[str, Any]
 
@@ -54,9 +57,18 @@ class Checkpoint:
         self._save = save
 
     def save(self, phase: str, state: Json) -> None:
-        """Keep `state` (JSON, replaced as a whole) for the next attempt."""
-        self._saved = {"phase": phase, "state": state}
-        self._save(dict(self._saved))
+        """Keep `state` (JSON, replaced as a whole) for the next attempt.
+
+        Raises:
+            NotJson: it is none; names the path.
+            ValueTooLarge: it is above 64 KiB; keep large state in files and their names here.
+        """
+        saved = to_json({"phase": phase, "state": state}, "checkpoint")
+        size = len(canonical_json(saved).encode())
+        if size > LIMIT_BYTES:
+            raise ValueTooLarge(f"the checkpoint has {size} bytes; at most {LIMIT_BYTES} are kept", field="checkpoint")
+        self._saved = saved
+        self._save(dict(saved))
 
     def load(self) -> SavedState | None:
         """Return what was saved last, by this attempt or the one before."""
@@ -140,6 +152,7 @@ class ProcessContext:
         checkpoint: Checkpoint,
         report: Callable[[Json], None],
         is_cancelled: Callable[[], bool],
+        write_journal: Callable[[str], None] = lambda _line: None,
         logger: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self.task = task
@@ -149,6 +162,7 @@ class ProcessContext:
         self.logger = logger
         self._report = report
         self._is_cancelled = is_cancelled
+        self._write_journal = write_journal
 
     @property
     def cancelled(self) -> bool:
@@ -163,3 +177,7 @@ class ProcessContext:
     def progress(self, current: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far the work is; cheap enough to call for every block."""
         self._report({"current": current, "total": total, "message": message})
+
+    def journal(self, line: str) -> None:
+        """Append a line to WORKER_JOURNAL_FILE, when there is one: a witness outside the platform."""
+        self._write_journal(line)

@@ -75,11 +75,15 @@ async def size_check(ctx: InlineContext, params: SizeCheckParams) -> Outcome:
 
 
 def multi_phase(ctx: ProcessContext, params: MultiPhaseParams) -> Outcome:
-    """Run phases one after the other with a checkpoint after each; go on where the last attempt stopped."""
+    """Run phases one after the other with a checkpoint after each; go on where the last attempt stopped.
+
+    Each finished phase leaves a line in the journal, before its checkpoint.
+    """
     saved = ctx.checkpoint.load()
     resumed_from = int(saved.state["done"]) if saved else 0
     for phase in range(resumed_from, params.phases):
         _pause(ctx, params.seconds_per_phase)
+        ctx.journal(f"{ctx.task.task_id} phase {phase}")
         ctx.checkpoint.save(f"phase_{phase}", {"done": phase + 1})
         ctx.progress(phase + 1, params.phases, f"phase {phase + 1}")
     return Outcome(MultiPhaseOutput(phases_run=list(range(resumed_from, params.phases)), resumed_from=resumed_from))

@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
@@ -15,6 +15,7 @@ from fastapi import APIRouter, FastAPI
 from core.dag.catalogue import WorkflowCatalogue, load_folder
 from core.errors import DatabaseUnavailable
 from core.outgoing import OutgoingPolicy
+from core.ports import BlobRepository
 from core.status_view import PublicUrls
 from edge.identity import Identity, PrepareIdentity, build_identity
 from edge.outgoing import OutgoingClient
@@ -37,6 +38,7 @@ from orchestrator.routes import (
     status,
     submit,
     uploads,
+    values,
     webhooks,
     workflows,
 )
@@ -48,12 +50,14 @@ from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import AsyncPool, listen
 from repositories.engine_pool import engine_pool
 from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, owner_channel
+from repositories.payloads import PayloadStore
 from repositories.webhooks import WEBHOOK_CHANNEL
-from services.advance import AdvanceService
+from services.advance import AdvanceService, advance_one
 from services.approvals import ApprovalService
 from services.claims import ClaimService
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
+from services.payload_desk import PayloadDesk
 from services.publish import on_job_ended
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
@@ -70,6 +74,7 @@ POOL_SIZE = 10
 REGISTER_RETRY_SECONDS = 0.5
 ROUTERS: Sequence[APIRouter] = (
     jobs.router,
+    values.router,
     workflows.router,
     callbacks.router,
     scale.router,
@@ -123,24 +128,23 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     guard = OutageGuard(time.monotonic(), settings.orchestrator_threshold_seconds, settings.lease_seconds)
     shelf, life, waiters = Shelf(load_catalogue(settings.workflows_dir)), Life(), JobWaiters(pool)
     definitions = Definitions(shelf.catalogue.workflows.values())
+    blobs = FolderBlobRepository(settings.blob_root)
+    desk = PayloadDesk(PayloadStore(blobs))
     advance = AdvanceService(
         PostgresTaskQueue(),
         definitions,
+        desk,
         on_job_ended=on_job_ended,
         may_expire_leases=lambda: guard.may_expire_leases(time.monotonic()),
     )
+    desk.advance = advance_one(pool, advance, waiters.ended)
     jobs_service = JobService(
-        advance.writer, shelf, definitions, lambda: owner_id if guard.registered and not life.draining else None
+        advance.writer, shelf, definitions, desk, lambda: owner_id if guard.registered and not life.draining else None
     )
-    recover = RecoverService(pool, owner_id, settings.orchestrator_threshold_seconds)
-    pulse = Pulse()
-    business = _business(settings, pool, jobs_service, waiters)
+    recover, pulse = RecoverService(pool, owner_id, settings.orchestrator_threshold_seconds), Pulse()
+    business = _business(settings, pool, blobs, jobs_service, waiters)
     webhook_loop = WebhookLoop(business.webhooks)
-    listener = Listener(
-        lambda: listen(settings.listen_conninfo(), name=f"listener {owner_id}"),
-        [owner_channel(owner_id), UNOWNED_CHANNEL, ENDED_CHANNEL, WEBHOOK_CHANNEL],
-        lambda channel: _on_wake(channel, loop, waiters, webhook_loop),
-    )
+    listener = _listener(settings, owner_id, lambda channel: _on_wake(channel, loop, waiters, webhook_loop))
     loop = Loop(
         pool,
         advance,
@@ -170,6 +174,15 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         business=business,
         life=life,
         webhook_loop=webhook_loop,
+        desk=desk,
+    )
+
+
+def _listener(settings: OrchestratorSettings, owner_id: str, on_wake: Callable[[str], None]) -> Listener:
+    return Listener(
+        lambda: listen(settings.listen_conninfo(), name=f"listener {owner_id}"),
+        [owner_channel(owner_id), UNOWNED_CHANNEL, ENDED_CHANNEL, WEBHOOK_CHANNEL],
+        on_wake,
     )
 
 
@@ -197,15 +210,18 @@ def _heartbeat(
 
 
 def _business(
-    settings: OrchestratorSettings, pool: AsyncPool, jobs_service: JobService, waiters: JobWaiters
+    settings: OrchestratorSettings,
+    pool: AsyncPool,
+    blobs: BlobRepository,
+    jobs_service: JobService,
+    waiters: JobWaiters,
 ) -> Business:
-    blobs = FolderBlobRepository(settings.blob_root)
     urls = PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url)
     outgoing = OutgoingPolicy(allow_loopback=settings.webhook_allow_loopback)
     submits = SubmitService(pool, blobs, jobs_service, urls, outgoing)
     return Business(
         submits=submits,
-        validates=ValidateService(pool, submits, jobs_service, waiters),
+        validates=ValidateService(pool, submits, jobs_service, waiters, PayloadStore(blobs)),
         approvals=ApprovalService(pool),
         status=StatusService(pool, urls),
         uploads=UploadService(
@@ -242,6 +258,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await drain(ctx, task)
         task.cancel()
         await depart(ctx)
+        await ctx.desk.close()
         await ctx.listener.close()
         await ctx.pool.close()
         log.info("orchestrator stopped", extra={"owner_id": ctx.owner_id})

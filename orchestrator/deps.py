@@ -29,6 +29,7 @@ from services.approvals import ApprovalService
 from services.claims import ClaimService
 from services.definitions import Shelf
 from services.jobs import JobService
+from services.payload_desk import PayloadDesk
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
 from services.status import StatusService
@@ -83,6 +84,7 @@ class Context:
     business: Business
     life: Life
     webhook_loop: WebhookLoop
+    desk: PayloadDesk
 
 
 def context(request: Request) -> Context:

@@ -7,9 +7,20 @@ are not what was stored raise `PayloadLost`.
 import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from core.errors import Conflict, DataError
-from core.payloads import CONTAINER, MAX_BYTES, PayloadRef, job_prefix, missing, ref_to, verify
+from core.payloads import (
+    CONTAINER,
+    MAX_BYTES,
+    PayloadRef,
+    ValueTooLarge,
+    decode,
+    job_prefix,
+    missing,
+    ref_to,
+    verify,
+)
 from core.ports import BlobRef, BlobRepository
 
 
@@ -67,19 +78,34 @@ class PayloadStore:
         verify(ref, len(data), hashlib.sha256(data).hexdigest())
         return data
 
-    async def stream(self, ref: PayloadRef) -> AsyncIterator[bytes]:
-        """Yield the bytes of a stored value; what they add up to is verified at the end.
+    async def value(self, ref: PayloadRef, largest_bytes: int) -> Any:
+        """Return a stored value that is small enough to be held in memory.
 
         Raises:
-            PayloadLost: it is missing (before the first part) or damaged (after the last).
+            PayloadLost: it is missing or damaged.
+            ValueTooLarge: it is larger than `largest_bytes`.
         """
-        counted = _Counted(self._blobs.stream(_place(ref)))
+        if ref.size_bytes > largest_bytes:
+            message = f"the stored value {ref.blob} has {ref.size_bytes} bytes; at most {largest_bytes} are read here"
+            raise ValueTooLarge(message, field=ref.blob, value=ref.size_bytes)
+        return decode(ref, await self.get(ref))
+
+    async def stream(self, ref: PayloadRef) -> AsyncIterator[bytes]:
+        """Yield the bytes of a stored value; the last part only after what they add up to was verified.
+
+        Raises:
+            PayloadLost: it is missing (before the first part) or damaged (before the last).
+        """
+        counted, held = _Counted(self._blobs.stream(_place(ref))), b""
         try:
             async for part in counted.parts():
-                yield part
+                if held:
+                    yield held
+                held = part
         except DataError as error:
             raise missing(ref) from error
         verify(ref, counted.size_bytes, counted.digest.hexdigest())
+        yield held
 
     async def lines(self, ref: PayloadRef) -> AsyncIterator[bytes]:
         """Yield the lines of a stored value without their ends; verified at the end as `stream` does."""

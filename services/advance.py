@@ -4,16 +4,18 @@ The first statement locks the jobs, never waiting; everything that is decided co
 A caller that holds no job (SKIP LOCKED passed over it) has to leave it to whoever does.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from core.models.engine import Job
 from core.ports import TaskQueue
+from repositories.database import AsyncPool
 from repositories.jobs import DueJob
 from services.definitions import Definitions
 from services.evaluation import Step, evaluate
 from services.loading import Locked, lock_jobs
-from services.work import Connection
+from services.payload_desk import PayloadDesk
+from services.work import Connection, pipelined
 from services.writing import DecisionWriter, OnJobEnded
 
 MayExpire = Callable[[], bool]
@@ -44,11 +46,13 @@ class AdvanceService:
         self,
         queue: TaskQueue,
         definitions: Definitions,
+        desk: PayloadDesk,
         *,
         on_job_ended: OnJobEnded,
         may_expire_leases: MayExpire = lambda: True,
     ) -> None:
         self._definitions = definitions
+        self._desk = desk
         self._may_expire_leases = may_expire_leases
         self.writer = DecisionWriter(queue, on_job_ended)
 
@@ -71,11 +75,28 @@ class AdvanceService:
         return steps
 
     async def evaluate_locked(self, conn: Connection, locked: Locked, job_ids: Iterable[str]) -> Sequence[Step]:
-        """Decide about locked jobs without writing anything."""
+        """Decide about locked jobs without writing anything; what they need made is asked for."""
         jobs = [locked.jobs[job_id] for job_id in job_ids]
         await self._definitions.fetch(conn, (job.definition_hash for job in jobs))
         may_expire = self._may_expire_leases()
-        return [
-            evaluate(self._definitions.get(job.definition_hash), locked.state(job.job_id, may_expire), locked.now)
-            for job in jobs
-        ]
+        return [self._evaluate(job, locked, may_expire) for job in jobs]
+
+    def _evaluate(self, job: Job, locked: Locked, may_expire: bool) -> Step:
+        state = replace(locked.state(job.job_id, may_expire), rendered=self._desk.answers)
+        step = evaluate(self._definitions.get(job.definition_hash), state, locked.now)
+        self._desk.want(job.job_id, step.decision.needs)
+        return step
+
+
+def advance_one(
+    pool: AsyncPool, advance: AdvanceService, on_ended: Callable[[Iterable[str]], None]
+) -> Callable[[str], Awaitable[bool]]:
+    """Return a function that advances one job in a transaction of its own; it says whether it could."""
+
+    async def run(job_id: str) -> bool:
+        async with pipelined(pool) as conn:
+            steps = await advance.advance(conn, [job_id])
+        on_ended(step.state.job.job_id for step in steps if step.ended)
+        return bool(steps)
+
+    return run

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,16 +12,28 @@ from core.dag.inputs import resolve_inputs, resolve_priority
 from core.dag.state import Decision, Event, JobState
 from core.ids import JobId
 from core.models.engine import Job
+from core.payloads import PayloadRef, split, value_prefix
 from core.statuses import JobStatus
 from repositories.notifications import UNOWNED_CHANNEL, clock, notify, owner_channel
 from repositories.workflows import WorkflowRepository
 from services.definitions import Definitions, Shelf
 from services.evaluation import Step, evaluate
+from services.payload_desk import PayloadDesk
 from services.work import Connection
 from services.writing import DecisionWriter
 
 CurrentOwner = Callable[[], str | None]
 """Returns the owner id of this instance, None while it is not registered or drains."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredInputs:
+    """Inputs that were checked and of which the large ones are stored, for a job that is not created yet."""
+
+    job_id: str
+    inputs: Mapping[str, Any]
+    """What stays in the row, resolved."""
+    refs: Mapping[str, PayloadRef] = field(default_factory=dict)
 
 
 class JobService:
@@ -32,12 +44,29 @@ class JobService:
         writer: DecisionWriter,
         shelf: Shelf,
         definitions: Definitions,
+        desk: PayloadDesk,
         current_owner: CurrentOwner,
     ) -> None:
         self._writer = writer
         self._shelf = shelf
         self._definitions = definitions
+        self._desk = desk
         self._current_owner = current_owner
+
+    async def store_inputs(
+        self, workflow_id: str, inputs: Mapping[str, Any], version: int | None = None
+    ) -> StoredInputs:
+        """Check inputs and store the large ones, before the transaction of `create`; needs no database.
+
+        Raises:
+            NotFound: No such workflow or version.
+            ParameterMissing, ParameterInvalid: The inputs do not fit.
+            StorageUnavailable: Try again.
+        """
+        resolved = resolve_inputs(self._shelf.catalogue.get(workflow_id, version), inputs)
+        job_id, (rest, large) = new_job_id(), split(resolved)
+        prefix = value_prefix(job_id)
+        return StoredInputs(job_id, rest, {name: await self._desk.store.put(prefix, large[name]) for name in large})
 
     async def create_job(
         self,
@@ -70,19 +99,22 @@ class JobService:
         version: int | None = None,
         correlation_id: str | None = None,
         submitted_by: str | None = None,
+        stored: StoredInputs | None = None,
     ) -> Job:
         """Store a job with its nodes and first tasks and return it.
+
+        With `stored`, `inputs` are not looked at. Without, all inputs go into the row, so they have to be small.
 
         Raises:
             NotFound: No such workflow or version.
             ParameterMissing, ParameterInvalid: The inputs or the priority do not fit.
         """
         workflow = self._shelf.catalogue.get(workflow_id, version)
-        resolved = resolve_inputs(workflow, inputs)
+        stored = stored or StoredInputs(new_job_id(), resolve_inputs(workflow, inputs))
         level = resolve_priority(priority, workflow.priority)
         now = (await (await clock(conn)).rows())[0]
         owner = self._current_owner()
-        job = _new_job(workflow, resolved, level, now).model_copy(
+        job = _new_job(workflow, stored, level, now).model_copy(
             update={"owner_id": owner, "correlation_id": correlation_id, "submitted_by": submitted_by}
         )
         await WorkflowRepository(conn).insert(
@@ -90,6 +122,7 @@ class JobService:
         )
         self._definitions.add(workflow)
         step = _first_step(workflow, job, now)
+        self._desk.want(job.job_id, step.decision.needs)
         await self._writer.create(conn, step, now)
         if owner is None:
             await notify(conn, [UNOWNED_CHANNEL])
@@ -98,15 +131,21 @@ class JobService:
         return step.job or step.state.job
 
 
-def _new_job(workflow: Workflow, inputs: dict[str, Any], priority: int, now: datetime) -> Job:
+def new_job_id() -> JobId:
+    """Return a random job id; it has no underscore."""
+    return JobId(uuid.uuid4().hex)
+
+
+def _new_job(workflow: Workflow, stored: StoredInputs, priority: int, now: datetime) -> Job:
     deadline = workflow.deadline_seconds
     return Job(
-        job_id=JobId(uuid.uuid4().hex),
+        job_id=stored.job_id,
         workflow_id=workflow.workflow_id,
         workflow_version=workflow.version,
         definition_hash=workflow.definition_hash,
         status=JobStatus.PENDING,
-        input_params=inputs,
+        input_params=dict(stored.inputs),
+        input_refs={name: ref.model_dump() for name, ref in stored.refs.items()} or None,
         run_no=1,
         version=1,
         owner_epoch=1,

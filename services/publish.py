@@ -52,6 +52,8 @@ async def on_job_ended(conn: AsyncConnection[Any], job: Job) -> None:
 
 def read_outputs(job: Job) -> tuple[Outputs | None, Json | None]:
     """Return a completed job's declared outputs, or the error that stands for outputs a version can not store."""
+    if job.outputs is None and job.outputs_ref is not None:
+        return None, _bad_outputs(f"the outputs have {job.outputs_ref['size_bytes']} bytes, more than a version stores")
     declared = job.outputs or {}
     try:
         outputs = _OUTPUTS.validate_python(declared)

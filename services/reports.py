@@ -6,10 +6,13 @@ from datetime import datetime
 from hmac import compare_digest
 from typing import Any, assert_never
 
+from pydantic_core import to_json
+
 from core.dag.json_values import NotJson, check_json
 from core.errors import ErrorDetail
 from core.ids import token_hash
 from core.models.engine import Attempt, TaskResultRow
+from core.payloads import LIMIT_BYTES, is_output_of
 from core.statuses import AttemptState
 from core.wire import Release, ResultAnswer, ResultDisposition, TaskResult, TaskStatus
 
@@ -78,7 +81,7 @@ def _answer(task_id: str, disposition: ResultDisposition, reason: str | None) ->
 
 
 def _row(report: TaskResult | Release, attempt: Attempt, worker_id: str | None, now: datetime) -> TaskResultRow:
-    facts = _released() if isinstance(report, Release) else _reported(report)
+    facts = _released() if isinstance(report, Release) else _reported(report, attempt)
     return TaskResultRow(
         task_id=attempt.task_id,
         job_id=attempt.job_id,
@@ -94,11 +97,12 @@ def _released() -> dict[str, Any]:
     return {"status": "released"}
 
 
-def _reported(result: TaskResult) -> dict[str, Any]:
-    """Return the columns of a result; one that JSON storage refuses is stored as the failure that it is."""
+def _reported(result: TaskResult, attempt: Attempt) -> dict[str, Any]:
+    """Return the columns of a result; one that cannot be stored is stored as the failure that it is."""
     facts = {
         "status": result.status.value,
         "output": result.output,
+        "output_ref": result.output_ref.model_dump() if result.output_ref else None,
         "error": result.error.model_dump(mode="json") if result.error else None,
         "findings": [finding.model_dump(mode="json", by_alias=True) for finding in result.findings],
         "metrics": result.metrics,
@@ -106,6 +110,16 @@ def _reported(result: TaskResult) -> dict[str, Any]:
     try:
         check_json(facts, "result")
     except NotJson as error:
-        detail = ErrorDetail(code="OUTPUT_INVALID", message=error.detail.message, field=error.detail.field)
-        return {"status": TaskStatus.FAILED.value, "error": detail.model_dump(mode="json")}
+        return _invalid(error.detail.message, error.detail.field)
+    if result.output_ref is not None and not is_output_of(result.output_ref, attempt.job_id, attempt.task_id):
+        return _invalid("the reference to the output is not one to a value of this attempt", "output_ref")
+    if len(to_json(result.output)) > LIMIT_BYTES:
+        return _invalid(
+            f"an output of more than {LIMIT_BYTES} bytes has to be stored and reported by reference", "output"
+        )
     return facts
+
+
+def _invalid(message: str, field: str | None) -> dict[str, Any]:
+    detail = ErrorDetail(code="OUTPUT_INVALID", message=message, field=field)
+    return {"status": TaskStatus.FAILED.value, "error": detail.model_dump(mode="json")}

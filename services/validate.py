@@ -8,14 +8,17 @@ from core.errors import ErrorDetail, GeodagError, TransientError
 from core.identity import Caller
 from core.models.engine import Job
 from core.ordering import SubmitPlan
+from core.payloads import PayloadRef
 from core.status_view import partner_error
 from core.statuses import JobStatus
 from core.submission import VALIDATE_WORKFLOWS
 from repositories.database import AsyncPool, transaction
+from repositories.payloads import PayloadStore
 from services.submit import CheckedSubmit, JobCreator, SubmitService
 
 Json = dict[str, Any]
 WAIT_SECONDS = 120.0
+LARGEST_REPORT_BYTES = 4 << 20
 
 
 class JobWaiter(Protocol):
@@ -42,7 +45,10 @@ class ValidationUnfinished(TransientError):
 class ValidateService:
     """Runs the validation workflow of a data type as an ordinary job and waits for it."""
 
-    def __init__(self, pool: AsyncPool, submits: SubmitService, jobs: JobCreator, waiter: JobWaiter) -> None:
+    def __init__(
+        self, pool: AsyncPool, submits: SubmitService, jobs: JobCreator, waiter: JobWaiter, payloads: PayloadStore
+    ) -> None:
+        self._payloads = payloads
         self._pool = pool
         self._submits = submits
         self._jobs = jobs
@@ -68,7 +74,11 @@ class ValidateService:
                 correlation_id=None,
                 submitted_by=caller.subject,
             )
-        return _report(checked, plan, await self._waiter.wait_for_end(job_id, timeout_seconds))
+        job = await self._waiter.wait_for_end(job_id, timeout_seconds)
+        if job.outputs_ref is not None:
+            ref = PayloadRef.model_validate(job.outputs_ref)
+            job = job.model_copy(update={"outputs": await self._payloads.value(ref, LARGEST_REPORT_BYTES)})
+        return _report(checked, plan, job)
 
 
 def _inputs(checked: CheckedSubmit) -> Json:

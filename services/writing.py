@@ -12,6 +12,7 @@ from core.dag.state import AttemptEnd, Dispatch, Event
 from core.errors import GeodagError
 from core.ids import token_hash
 from core.models.engine import Attempt, Job, NodeState, TaskResultRow
+from core.payloads import PayloadRef
 from core.ports import TaskQueue
 from core.statuses import AttemptState
 from core.wire import TaskMessage
@@ -93,7 +94,7 @@ class DecisionWriter:
         _check((await written.rows())[0], len(steps), nodes)
         for step in steps:
             if step.ended and step.job is not None:
-                await self._on_job_ended(conn, step.job)
+                await self._on_job_ended(conn, _with_outputs(step.job, step.decision.outputs))
 
     async def _write(
         self,
@@ -132,6 +133,11 @@ class DecisionWriter:
             await self._queue.enqueue(conn, messages)
 
 
+def _with_outputs(job: Job, outputs: Mapping[str, Any] | None) -> Job:
+    """Return the job that ended with its outputs, also when its row has only a reference to them."""
+    return job if job.outputs_ref is None else job.model_copy(update={"outputs": outputs})
+
+
 def _check(written: Written, jobs: int, nodes: int) -> None:
     if (written.jobs, written.nodes) != (jobs, nodes):
         raise StaleWrite(
@@ -154,7 +160,7 @@ def _sent_again(attempt: Attempt) -> dict[str, Any]:
 def _dispatched(job: Job, dispatch: Dispatch, now: datetime) -> Task:
     token = new_token()
     attempt = new_attempt(job.job_id, dispatch, now, token_hash(token))
-    return attempt, _message(attempt, dispatch.params, token)
+    return attempt, _message(attempt, dispatch.params, dispatch.params_ref, token)
 
 
 def _redispatched(step: Step, now: datetime) -> list[Task]:
@@ -173,10 +179,11 @@ def _again(attempt: Attempt, node: NodeState, now: datetime) -> Task:
         "redispatch_at": now + timedelta(seconds=redispatch_after_seconds(number)),
     }
     again = attempt.model_copy(update=update)
-    return again, _message(again, node.input_params or {}, token)
+    ref = None if node.input_ref is None else PayloadRef.model_validate(node.input_ref)
+    return again, _message(again, node.input_params or {}, ref, token)
 
 
-def _message(attempt: Attempt, params: Mapping[str, Any], token: str) -> TaskMessage:
+def _message(attempt: Attempt, params: Mapping[str, Any], ref: PayloadRef | None, token: str) -> TaskMessage:
     return TaskMessage(
         task_id=attempt.task_id,
         job_id=attempt.job_id,
@@ -187,6 +194,7 @@ def _message(attempt: Attempt, params: Mapping[str, Any], token: str) -> TaskMes
         queue=attempt.queue,
         priority=attempt.priority,
         params=dict(params),
+        params_ref=ref,
         timeout_seconds=attempt.timeout_seconds,
         token=token,
     )

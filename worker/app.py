@@ -11,6 +11,7 @@ from typing import Any
 from core.handlers_catalog import HandlerSpec, RunMode
 from core.ports import BlobRepository, TaskReceiver
 from core.wire import Capacity, ReleaseRequest, WorkerIdentity
+from repositories.payloads import PayloadStore
 from worker.capacity import capacity_now
 from worker.child_process import ChildSettings
 from worker.client import CallbackClient, NoAnswer, Refused
@@ -29,6 +30,7 @@ from worker.settler import Settler
 from worker.state_dir import own_folder, remove_leftovers
 from worker.supervisor import Supervisor
 from worker.tasks import Slots, TaskTable
+from worker.values import TaskValues
 
 GDAL_CACHE_MEGABYTES = 200
 CLAIM_GRACE_SECONDS = 0.7
@@ -175,6 +177,7 @@ class Worker:
                 implementations=self._outside.implementations,
                 pool=self._pool,
                 blobs=self._outside.blobs,
+                values=TaskValues(PayloadStore(self._outside.blobs), self._logger),
                 scratch=self._settings.worker_scratch_dir,
                 memory_bytes=self._settings.worker_task_memory_bytes,
                 journal=Journal(self._settings.worker_journal_file),

@@ -16,16 +16,33 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from core.payloads import ValueTooLarge
 from handlers.context import Checkpoint, Outcome, ProcessContext, TaskCancelled, TaskInfo
 from handlers.failures import error_of
 from handlers.json_values import safe_text, to_json
 from handlers.registry import resolve
 from worker import jail
-from worker.frames import Cancel, ChildSocket, Done, Failed, Frame, Log, Progress, Ready, Run, Saved, Setup
+from worker.frames import (
+    MAX_FRAME_BYTES,
+    Cancel,
+    ChildSocket,
+    Done,
+    Failed,
+    Frame,
+    Log,
+    Note,
+    Progress,
+    Ready,
+    Run,
+    Saved,
+    Setup,
+    encode,
+)
 
 _PROGRESS_SECONDS = 0.2
 _MAX_TEXT = 8000
 _MAX_PROGRESS_TEXT = 500
+_MAX_LINE = 500
 _logger = logging.getLogger("worker.child")
 
 
@@ -72,6 +89,7 @@ class Child:
         try:
             with _Workplace(run):
                 done = self._handle(run)
+            _check_size(done)
             return done.model_copy(update={"peak_rss_bytes": jail.peak_bytes()})
         except TaskCancelled:
             return Failed(error=None, peak_rss_bytes=jail.peak_bytes())
@@ -95,11 +113,12 @@ class Child:
             checkpoint=Checkpoint(run.checkpoint, self._save),
             report=self._report,
             is_cancelled=self._cancelled.is_set,
+            write_journal=lambda line: self._channel.send(Note(line=safe_text(line[:_MAX_LINE]))),
             logger=logging.LoggerAdapter(logging.getLogger("handlers"), {}),
         )
 
     def _save(self, saved: dict[str, Any]) -> None:
-        self._channel.send(Saved(phase=saved["phase"], state=to_json(saved["state"], "checkpoint")))
+        self._channel.send(Saved(phase=saved["phase"], state=saved["state"]))
 
     def _report(self, progress: dict[str, Any]) -> None:
         """Send progress, but not every block of it: what matters is what the next heartbeat finds."""
@@ -109,6 +128,16 @@ class Child:
             message = progress["message"]
             fitting = {**progress, "message": message and message[:_MAX_PROGRESS_TEXT]}
             self._channel.send(Progress.model_validate(to_json(fitting, "progress")))
+
+
+def _check_size(done: Done) -> None:
+    size = len(encode(done))
+    if size > MAX_FRAME_BYTES:
+        raise ValueTooLarge(
+            f"the output has {size} bytes of JSON; at most {MAX_FRAME_BYTES} leave a subprocess",
+            field="output",
+            remediation="Write large data to a file and name it in `files`.",
+        )
 
 
 class _Workplace:

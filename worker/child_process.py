@@ -10,7 +10,21 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from worker.frames import Cancel, Done, Failed, Frame, Log, Progress, Ready, Run, Saved, Setup, encode, read_upward
+from worker.frames import (
+    Cancel,
+    Done,
+    Failed,
+    Frame,
+    Log,
+    Note,
+    Progress,
+    Ready,
+    Run,
+    Saved,
+    Setup,
+    encode,
+    read_upward,
+)
 from worker.jail import memory_of, unshared_bytes
 
 _STDERR_TAIL_BYTES = 8192
@@ -26,7 +40,7 @@ class PeakMemory:
     rss_bytes: int
 
 
-Listener = Callable[[Progress | Saved | Log | PeakMemory], None]
+Listener = Callable[[Progress | Saved | Note | Log | PeakMemory], None]
 
 
 class ChildDied(Exception):
@@ -127,7 +141,7 @@ class ChildProcess:
                 match frame := await read_upward(self._reader):
                     case Done() | Failed():
                         return frame
-                    case Progress() | Saved() | Log():
+                    case Progress() | Saved() | Note() | Log():
                         listener(frame)
                     case Ready():
                         continue

@@ -180,7 +180,7 @@ class Consumer:
     def _start(self, want: _Wanted, answer: ClaimAnswer) -> None:
         """Start a granted task, unless its message is not what the orchestrator dispatched."""
         message = want.message
-        if answer.handler not in (None, message.handler) or answer.params_digest not in (None, digest(message.params)):
+        if answer.handler not in (None, message.handler) or not _has_digest(message, answer.params_digest):
             self._logger.error("message differs from what was dispatched", extra=_ids(message))
             self._supervisor.refuse(message, want.spec)
             return
@@ -190,6 +190,11 @@ class Consumer:
         """Make a message visible again, later each time it comes back: another worker may have room for it."""
         delay = min(_NO_FIT_SECONDS * 1.5**delivery.delivery_count, _MAX_NO_FIT_SECONDS)
         await self._settler.abandon(delivery, delay)
+
+
+def _has_digest(message: TaskMessage, params_digest: str | None) -> bool:
+    """Return whether the params are those that were dispatched; those behind a reference are looked at when fetched."""
+    return params_digest is None or message.params_ref is not None or digest(message.params) == params_digest
 
 
 def _ids(message: TaskMessage) -> dict[str, str]:

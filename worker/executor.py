@@ -21,11 +21,12 @@ from handlers.json_values import to_json
 from handlers.registry import resolve
 from worker.child_process import ChildDied, Listener, PeakMemory
 from worker.files import output_blob, place_scratch
-from worker.frames import BrokenFrame, Done, Log, Progress, Run, Saved
+from worker.frames import BrokenFrame, Done, Log, Note, Progress, Run, Saved
 from worker.journal import Journal
 from worker.pool import ProcessPool, TimedOut
 from worker.state_dir import remove
 from worker.tasks import RunningTask
+from worker.values import TaskValues
 
 OpenTransaction = Callable[[str, str], AbstractAsyncContextManager[Any]]
 """(task_id, token) -> a database transaction that holds the attempt's fence."""
@@ -38,6 +39,7 @@ class Tools:
     implementations: Mapping[str, str]
     pool: ProcessPool
     blobs: BlobRepository
+    values: TaskValues
     scratch: Path
     memory_bytes: int
     journal: Journal
@@ -81,6 +83,8 @@ class Executor:
         try:
             produced = await self._produce(task)
             output = _checked_output(task, produced.output)
+            async with _until(task.deadline):
+                ref = await self._tools.values.keep(task, output)
         except TaskCancelled:
             if task.stop.is_set():
                 return None
@@ -95,13 +99,16 @@ class Executor:
             task_id=task.task_id,
             token=task.message.token,
             status=TaskStatus.COMPLETED,
-            output=output,
+            output=output if ref is None else None,
+            output_ref=ref,
             findings=produced.findings,
             metrics={"run_seconds": seconds, **produced.metrics},
             peak_rss_bytes=task.peak_rss_bytes,
         )
 
     async def _produce(self, task: RunningTask) -> _Produced:
+        async with _until(task.deadline):
+            task.message = await self._tools.values.message_of(task)
         params = _checked_params(task)
         if task.spec.mode is RunMode.INLINE:
             return await self._run_inline(task, params)
@@ -119,7 +126,7 @@ class Executor:
             task=_info(message),
             params=message.params,
             logger=_adapter(self._tools.logger, task),
-            checkpoint=Checkpoint(task.checkpoint, lambda saved: task.save(to_json(saved, "checkpoint"))),
+            checkpoint=Checkpoint(task.checkpoint, task.save),
             report=lambda progress: setattr(task, "progress", to_json(progress, "progress")),
             open_transaction=lambda: self._tools.open_transaction(message.task_id, message.token),
             write_journal=self._tools.journal.write,
@@ -165,7 +172,7 @@ class Executor:
     def _listener(self, task: RunningTask) -> Listener:
         logger = _adapter(self._tools.logger, task)
 
-        def listen(frame: Progress | Saved | Log | PeakMemory) -> None:
+        def listen(frame: Progress | Saved | Note | Log | PeakMemory) -> None:
             match frame:
                 case PeakMemory():
                     task.peak_rss_bytes = frame.rss_bytes
@@ -173,6 +180,8 @@ class Executor:
                     task.progress = frame.model_dump(exclude={"kind"})
                 case Saved():
                     task.save(frame.model_dump(exclude={"kind"}))
+                case Note():
+                    self._tools.journal.write(frame.line)
                 case Log():
                     logger.log(frame.level, frame.event, extra={"child_logger": frame.logger, **_log_extra(frame)})
 

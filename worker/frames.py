@@ -84,6 +84,13 @@ class Saved(Frame):
     state: Json
 
 
+class Note(Frame):
+    """Child to parent: a line for the journal."""
+
+    kind: Literal["note"] = "note"
+    line: str
+
+
 class Log(Frame):
     """Child to parent: a log record."""
 
@@ -113,12 +120,13 @@ class Failed(Frame):
     peak_rss_bytes: int | None = None
 
 
-Upward = Ready | Progress | Saved | Log | Done | Failed
+Upward = Ready | Progress | Saved | Note | Log | Done | Failed
 Downward = Setup | Run | Cancel
 _UPWARD: dict[str, type[Upward]] = {
     "ready": Ready,
     "progress": Progress,
     "saved": Saved,
+    "note": Note,
     "log": Log,
     "done": Done,
     "failed": Failed,

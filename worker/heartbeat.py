@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 
 from core.wire import Beat, Capacity, HeartbeatRequest, WorkerIdentity
@@ -12,6 +13,8 @@ from worker.tasks import RunningTask, TaskTable
 
 BEATS_A_LEASE = 3
 _SHORTEST_PAUSE_SECONDS = 0.1
+_CHECKPOINT_SECONDS = 0.2
+"""A checkpoint goes out so soon after the beat before: what it stands for should not be done again."""
 _RETRY_SECONDS = 1.0
 _OVERTIME_SECONDS = 15.0
 """A task that runs so long after its limit cannot be stopped; its lease is left to run out."""
@@ -39,6 +42,7 @@ class Heartbeat:
         self._supervisor = supervisor
         self._logger = logger
         self._interval = interval_seconds
+        self._answered = False
 
     async def run(self) -> None:
         """Beat for ever; after a failure try again sooner."""
@@ -46,31 +50,39 @@ class Heartbeat:
             pause = self._interval
             try:
                 await self.beat()
+                self._answered = True
             except (NoAnswer, Refused) as exc:
+                self._answered = False
                 pause = min(_RETRY_SECONDS, self._interval)
                 self._logger.warning("heartbeat not answered", extra={"reason": str(exc), "retry_seconds": pause})
             await self._pause(pause)
 
     async def _pause(self, seconds: float) -> None:
-        """Pause, but so that every lease can be renewed at least twice, also of a task that starts meanwhile."""
+        """Pause, but so that every lease can be renewed at least twice, also of a task that starts meanwhile.
+
+        While nobody answers, checkpoints wait as everything does.
+        """
         clock = asyncio.get_running_loop().time
         began = clock()
-        while (left := began + min(seconds, self._pace()) - clock()) > 0:
-            await self._table.wait_added(left)
+        while (left := began + min(seconds, self._pace(), self._patience()) - clock()) > 0:
+            await self._table.wait_noticed(left)
+
+    def _patience(self) -> float:
+        return _CHECKPOINT_SECONDS if self._table.has_unsent and self._answered else math.inf
 
     def _pace(self) -> float:
         return max(self._table.shortest_lease_seconds / BEATS_A_LEASE, _SHORTEST_PAUSE_SECONDS)
 
     async def beat(self) -> None:
         """Send one heartbeat and obey the answer."""
-        sent = [(task, task.beat()) for task in self._table if self._moves(task)]
+        sent = [(task, task.unsent_checkpoint, task.beat()) for task in self._table if self._moves(task)]
         answer = await self._client.heartbeats(
             HeartbeatRequest(
-                worker=self._worker(), free=self._capacity(), beats=self._all_beats([beat for _, beat in sent])
+                worker=self._worker(), free=self._capacity(), beats=self._all_beats([beat for _, _, beat in sent])
             )
         )
-        for task, beat in sent:
-            task.sent(beat)
+        for task, checkpoint, _ in sent:
+            task.sent(checkpoint)
         for revocation in answer.revoked:
             self._supervisor.revoke(revocation.task_id, revocation.reason)
 

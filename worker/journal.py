@@ -14,4 +14,4 @@ class Journal:
     def write(self, line: str) -> None:
         """Append a line, in one write; does nothing without a file."""
         if self._descriptor is not None:
-            os.write(self._descriptor, f"{line}\n".encode())
+            os.write(self._descriptor, " ".join(line.split()).encode(errors="replace") + b"\n")

@@ -4,13 +4,12 @@ import asyncio
 import logging
 import math
 
-from core.errors import Classification, ErrorDetail
 from core.handlers_catalog import HandlerSpec
 from core.wire import ClaimAnswer, TaskMessage, TaskResult, TaskStatus
-from handlers.failures import INTERNAL
 from worker.executor import Executor
 from worker.reporter import Reporter
 from worker.tasks import RunningTask, Slots, TaskTable
+from worker.values import DIFFERENT_MESSAGE
 
 
 class Supervisor:
@@ -29,23 +28,23 @@ class Supervisor:
         """Start a task whose slot is taken already; the slot is given back when it ends."""
         deadline = asyncio.get_running_loop().time() + message.timeout_seconds
         task = RunningTask(
-            message, spec, deadline, checkpoint=answer.checkpoint, lease_seconds=answer.lease_seconds or math.inf
+            message,
+            spec,
+            deadline,
+            lease_seconds=answer.lease_seconds or math.inf,
+            params_digest=answer.params_digest,
+            checkpoint=answer.checkpoint,
+            notice=self._table.notice,
         )
         self._table.add(task)
         task.job = asyncio.create_task(self._supervise(task), name=message.task_id)
         return task
 
     def refuse(self, message: TaskMessage, spec: HandlerSpec) -> None:
-        """Fail a granted task without starting it, and give its slot back: its message was not what was dispatched.
-
-        The failure is transient: the next dispatch writes a new message.
-        """
-        error = ErrorDetail(
-            code=INTERNAL,
-            message="the queue delivered other params or another handler than were dispatched",
-            classification=Classification.TRANSIENT,
+        """Fail a granted task without starting it, and give its slot back: its message was not what was dispatched."""
+        failed = TaskResult(
+            task_id=message.task_id, token=message.token, status=TaskStatus.FAILED, error=DIFFERENT_MESSAGE
         )
-        failed = TaskResult(task_id=message.task_id, token=message.token, status=TaskStatus.FAILED, error=error)
         self._slots.give(spec.mode)
         self._reporter.add(failed)
 

@@ -20,11 +20,15 @@ class RunningTask:
     """Loop time at which its run time is over."""
     lease_seconds: float = math.inf
     """How long its lease lasts without a heartbeat."""
+    params_digest: str | None = None
+    """Of what the orchestrator dispatched."""
     checkpoint: Json | None = None
     """The last one known: of the attempt before, or saved by this one."""
     progress: Json | None = None
     peak_rss_bytes: int | None = None
     unsent_checkpoint: Json | None = None
+    notice: Callable[[], None] = lambda: None
+    """Called when there is something to send."""
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the handler should end."""
     revoked: bool = False
@@ -37,9 +41,10 @@ class RunningTask:
         return self.message.task_id
 
     def save(self, checkpoint: Json) -> None:
-        """Keep a checkpoint for the next heartbeat."""
+        """Keep a checkpoint for the next heartbeat, which comes soon."""
         self.checkpoint = checkpoint
         self.unsent_checkpoint = checkpoint
+        self.notice()
 
     def beat(self) -> Beat:
         """Return the sign of life."""
@@ -51,9 +56,9 @@ class RunningTask:
             checkpoint=self.unsent_checkpoint,
         )
 
-    def sent(self, beat: Beat) -> None:
-        """Note that a beat was answered: its checkpoint need not go out again unless a newer one was saved."""
-        if self.unsent_checkpoint is beat.checkpoint:
+    def sent(self, checkpoint: Json | None) -> None:
+        """Note that a beat with this very checkpoint was answered: it need not go out again, a newer one must."""
+        if self.unsent_checkpoint is checkpoint:
             self.unsent_checkpoint = None
 
     def release(self) -> Release:
@@ -111,7 +116,7 @@ class TaskTable:
 
     def __init__(self) -> None:
         self._tasks: dict[str, RunningTask] = {}
-        self._added = asyncio.Event()
+        self._noticed = asyncio.Event()
 
     def __iter__(self) -> Iterator[RunningTask]:
         return iter(tuple(self._tasks.values()))
@@ -126,19 +131,28 @@ class TaskTable:
     def add(self, task: RunningTask) -> None:
         """Add a task that has just been granted."""
         self._tasks[task.task_id] = task
-        self._added.set()
+        self.notice()
+
+    def notice(self) -> None:
+        """Let whoever beats look again: there is a task more, or something to send."""
+        self._noticed.set()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Return whether a task saved a checkpoint that nobody was told of."""
+        return any(task.unsent_checkpoint is not None for task in self)
 
     @property
     def shortest_lease_seconds(self) -> float:
         """Return the length of the lease that runs out first without a heartbeat; infinite without tasks."""
         return min((task.lease_seconds for task in self), default=math.inf)
 
-    async def wait_added(self, seconds: float) -> None:
-        """Wait until a task is added, at most so long."""
-        self._added.clear()
+    async def wait_noticed(self, seconds: float) -> None:
+        """Wait until there is something to look at, at most so long."""
+        self._noticed.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._added.wait()
+                await self._noticed.wait()
 
     def remove(self, task: RunningTask) -> None:
         """Forget a task that ended."""

@@ -49,7 +49,9 @@ class JobView(BaseModel):
     workflow_version: int
     status: JobStatus
     inputs: dict[str, Any]
+    input_refs: dict[str, Any] | None
     outputs: dict[str, Any] | None
+    outputs_ref: dict[str, Any] | None
     error: dict[str, Any] | None
     warnings: list[Any]
     priority: int
@@ -99,6 +101,7 @@ async def create_job(request: Request) -> Response:
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CreateJob)
+    stored = await ctx.jobs.store_inputs(wanted.workflow_id, wanted.inputs, wanted.version)
     async with pipelined(ctx.pool) as conn:
         job = await ctx.jobs.create(
             conn,
@@ -107,6 +110,7 @@ async def create_job(request: Request) -> Response:
             inputs=wanted.inputs,
             priority=wanted.priority,
             submitted_by=caller.subject,
+            stored=stored,
         )
     created = JobCreated(job_id=job.job_id, status=job.status)
     return json_response(created, 202, {"Location": f"/api/v1/jobs/{job.job_id}"})

@@ -86,14 +86,10 @@ class Door:
         body = {"worker": WORKER, "free": {"slots": 10}, "claims": [claim]}
         return (await self.callback("claims", body))["answers"][0]
 
-    async def complete(self, message: TaskMessage) -> Any:
+    async def complete(self, message: TaskMessage, output_ref: Any = None) -> Any:
         """Report the success of one task and return the answer."""
-        result = {
-            "task_id": message.task_id,
-            "token": message.token,
-            "status": "completed",
-            "output": {"echoed_params": message.params},
-        }
+        said = {"output_ref": output_ref} if output_ref else {"output": {"echoed_params": message.params}}
+        result = {"task_id": message.task_id, "token": message.token, "status": "completed", **said}
         return (await self.callback("task-results", {"worker": WORKER, "results": [result]}))["answers"][0]
 
 

@@ -1,5 +1,6 @@
 """The engine's services over a real database, and a worker that tests drive by hand."""
 
+import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,12 +27,15 @@ from core.wire import (
     WorkerIdentity,
 )
 from messaging.postgres import PostgresTaskQueue
+from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import AsyncPool
 from repositories.jobs import JobRepository
-from services.advance import AdvanceService
+from repositories.payloads import PayloadStore
+from services.advance import AdvanceService, advance_one
 from services.claims import ClaimService
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
+from services.payload_desk import PayloadDesk
 from services.results import ResultService
 from services.work import Connection, pipelined
 
@@ -60,16 +64,24 @@ class Engine:
     may_expire_leases: bool = True
     lease_seconds: float = 20.0
     ended: list[Job] = field(default_factory=list)
+    blob_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()) / f"geodag-test-{uuid.uuid4().hex}")
+    """Made when the first blob is written."""
 
     def __post_init__(self) -> None:
         definitions = Definitions()
+        self.store = PayloadStore(FolderBlobRepository(self.blob_root))
+        self.desk = PayloadDesk(self.store)
         self.advance_service = AdvanceService(
             PostgresTaskQueue(),
             definitions,
+            self.desk,
             on_job_ended=self._note_end,
             may_expire_leases=lambda: self.may_expire_leases,
         )
-        self.jobs = JobService(self.advance_service.writer, Shelf(self.catalogue), definitions, lambda: self.owner_id)
+        self.desk.advance = advance_one(self.pool, self.advance_service, lambda ended: None)
+        self.jobs = JobService(
+            self.advance_service.writer, Shelf(self.catalogue), definitions, self.desk, lambda: self.owner_id
+        )
         self.results = ResultService(self.pool, self.advance_service)
         self.claims = ClaimService(self.pool, self.lease_seconds)
 

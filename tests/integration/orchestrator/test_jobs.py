@@ -1,7 +1,16 @@
-"""Jobs over HTTP: create, look, wait."""
+"""Jobs over HTTP: create, look, wait, read what is large."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
+import aiohttp
+import pytest
+
+from core.payloads import encode, task_prefix
+from orchestrator.settings import OrchestratorSettings
+from tests.integration.orchestrator.conftest import StartOrchestrator
 from tests.support.doors import Door
 from tests.support.engine import Engine
 
@@ -16,3 +25,78 @@ async def test_a_job_runs_through_http_and_the_waiter_is_told_at_once(door: Door
     async with asyncio.timeout(1.0):
         job = await waiting
     assert (job["status"], job["outputs"]) == ("COMPLETED", {"echoed": {"message": "hi"}})
+
+
+LARGE = """
+workflow_id: large
+version: 1
+inputs:
+  data: {type: array, default: []}
+outputs:
+  rows: "{{ nodes.first.output.rows }}"
+nodes:
+  start: {type: start, next: first}
+  first: {handler: echo, params: {data: "{{ inputs.data }}"}, next: end}
+  end: {type: end}
+"""
+ROWS = ["y" * 200] * 4_000
+
+
+@pytest.fixture
+async def large_door(start: StartOrchestrator, tmp_path: Path) -> AsyncIterator[Door]:
+    folder = tmp_path / "workflows"
+    folder.mkdir()
+    (folder / "large.yaml").write_text(LARGE)
+    async with start(workflows_dir=folder) as door:
+        yield door
+
+
+async def first_node(door: Door, job_id: str) -> dict[str, Any]:
+    nodes = (await door.get(f"/api/v1/jobs/{job_id}/nodes"))["nodes"]
+    return next(node for node in nodes if node["node_id"] == "first")
+
+
+async def test_large_values_are_shown_by_reference_and_streamed_to_operators(large_door: Door) -> None:
+    door, engine = large_door, Engine(large_door.context.pool)
+    job_id = await door.create("large", {"data": ROWS})
+    await door.context.desk.settled()
+    job, node = await door.job(job_id), await first_node(door, job_id)
+    assert (job["inputs"], set(job["input_refs"]), node["input_params"]) == ({}, {"data"}, None)
+    assert node["input_ref"]["size_bytes"] > 800_000
+    assert await door.get(f"/api/v1/jobs/{job_id}/inputs/data") == ROWS
+    assert await door.get(f"/api/v1/jobs/{job_id}/nodes/first/input") == {"data": ROWS}
+
+    message = await engine.message(job_id)
+    await door.claim(message)
+    ref = await door.context.desk.store.put(task_prefix(job_id, message.task_id), encode({"rows": ROWS}, "output"))
+    assert (await door.complete(message, output_ref=ref.model_dump()))["disposition"] == "applied"
+    job = await door.job(job_id, wait=20)
+    assert (job["status"], job["outputs"]) == ("COMPLETED", None)
+    assert (await first_node(door, job_id))["output_ref"] == ref.model_dump()
+    assert await door.get(f"/api/v1/jobs/{job_id}/nodes/first/output") == {"rows": ROWS}
+    assert await door.get(f"/api/v1/jobs/{job_id}/outputs") == {"rows": ROWS}
+
+
+async def test_what_is_lost_is_an_error_and_what_is_damaged_never_comes_whole(
+    large_door: Door, settings: OrchestratorSettings
+) -> None:
+    job_id = await large_door.create("large", {"data": ROWS})
+    await large_door.context.desk.settled()
+    path = settings.blob_root / "silver" / (await first_node(large_door, job_id))["input_ref"]["blob"]
+    path.write_bytes(path.read_bytes().replace(b"]", b" "))
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await large_door.call("GET", f"/api/v1/jobs/{job_id}/nodes/first/input", caller="operator")
+    path.unlink()
+    status, problem = await large_door.call("GET", f"/api/v1/jobs/{job_id}/nodes/first/input", caller="operator")
+    assert (status, problem["code"]) == (410, "PAYLOAD_MISSING")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["{job}/nodes/first/output", "{job}/nodes/none/output", "{job}/outputs", "{job}/inputs/none", "none/outputs"],
+)
+async def test_a_value_that_is_not_there_is_404(large_door: Door, path: str) -> None:
+    job_id = await large_door.create("large")
+    status, problem = await large_door.call("GET", f"/api/v1/jobs/{path.format(job=job_id)}", caller="operator")
+    assert (status, problem["code"]) == (404, "NOT_FOUND")
+    assert await large_door.get(f"/api/v1/jobs/{job_id}/inputs/data") == []

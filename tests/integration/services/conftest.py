@@ -1,5 +1,8 @@
 """Fixtures of the engine's services."""
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import pytest
 
 from repositories.database import AsyncPool
@@ -7,9 +10,11 @@ from tests.support.engine import Engine, HandWorker
 
 
 @pytest.fixture
-def engine(pool: AsyncPool) -> Engine:
+async def engine(pool: AsyncPool, tmp_path: Path) -> AsyncIterator[Engine]:
     """Return the engine's services over a fresh database."""
-    return Engine(pool)
+    engine = Engine(pool, blob_root=tmp_path / "blobs")
+    yield engine
+    await engine.desk.close()
 
 
 @pytest.fixture

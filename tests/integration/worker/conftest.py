@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 from core.handlers_catalog import LIGHT_QUEUE
 from core.identity import SERVICE_HEADER
 from core.ids import digest
+from core.payloads import PayloadRef
 from core.wire import (
     ClaimAnswer,
     ClaimOutcome,
@@ -39,6 +40,8 @@ class Orchestrator:
 
     url: str = ""
     dispatched: dict[str, TaskMessage] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    """Params digests by task; default: of the params in the message."""
     checkpoints: dict[str, dict[str, Any]] = field(default_factory=dict)
     outcomes: dict[str, ClaimOutcome] = field(default_factory=dict)
     """What to answer to the claims of a task; default: granted."""
@@ -94,7 +97,7 @@ class Orchestrator:
             outcome=outcome,
             lease_seconds=self.lease_seconds,
             handler=message.handler,
-            params_digest=digest(message.params),
+            params_digest=self.digests.get(task_id, digest(message.params)),
             checkpoint=self.checkpoints.get(task_id),
         )
 
@@ -165,6 +168,7 @@ class Dispatcher:
         timeout_seconds: float = 30,
         token: str = "aa",
         dispatch_no: int = 1,
+        params_ref: PayloadRef | None = None,
     ) -> TaskMessage:
         job_id, node_id, attempt = task_id.split("_")
         message = TaskMessage(
@@ -176,6 +180,7 @@ class Dispatcher:
             handler=handler,
             queue=queue,
             params=params or {},
+            params_ref=params_ref,
             timeout_seconds=timeout_seconds,
             token=token,
         )

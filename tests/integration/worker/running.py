@@ -13,6 +13,7 @@ from psycopg import AsyncConnection
 from pydantic import BaseModel, ConfigDict
 
 from core.handlers_catalog import CATALOG, LIGHT_QUEUE, AnyOutput, AnyParams, HandlerSpec, RunMode
+from core.ports import BlobRepository
 from handlers.registry import IMPLEMENTATIONS
 from messaging.postgres import PostgresTaskReceiver
 from repositories.blobs_folder import FolderBlobRepository
@@ -77,7 +78,7 @@ class Run:
 
 
 @asynccontextmanager
-async def running(**changes: Any) -> AsyncIterator[Run]:
+async def running(blobs: BlobRepository | None = None, **changes: Any) -> AsyncIterator[Run]:
     settings = WorkerSettings.load().model_copy(update=changes)
 
     async def connect() -> AsyncConnection[Any]:
@@ -89,7 +90,7 @@ async def running(**changes: Any) -> AsyncIterator[Run]:
         )
         outside = Outside(
             receiver=receiver,
-            blobs=FolderBlobRepository(settings.blob_root),
+            blobs=blobs or FolderBlobRepository(settings.blob_root),
             open_transaction=fenced(pool),
             catalog=CATALOG_OF_TEST,
             implementations=TARGETS,

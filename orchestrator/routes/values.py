@@ -1,0 +1,87 @@
+"""The values of jobs for operators, however large: stored ones are streamed, never held."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from core.errors import NotFound
+from core.identity import Role
+from core.ids import canonical_json
+from core.models.engine import Job, NodeState
+from core.payloads import PayloadRef
+from orchestrator.deps import Context, context
+from repositories.database import transaction
+from repositories.jobs import JobRepository
+from repositories.nodes import NodeRepository
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
+
+
+@router.get("/{job_id}/outputs")
+async def get_outputs(request: Request, job_id: str) -> Response:
+    """Return the outputs of a completed job."""
+    ctx, job = await _job(request, job_id)
+    return await _answer(ctx, job.outputs, job.outputs_ref, f"job {job_id} has no outputs")
+
+
+@router.get("/{job_id}/inputs/{name}")
+async def get_input(request: Request, job_id: str, name: str) -> Response:
+    """Return one resolved input of a job."""
+    ctx, job = await _job(request, job_id)
+    ref = (job.input_refs or {}).get(name)
+    return await _answer(ctx, job.input_params.get(name), ref, f"input {name} of job {job_id} has no value")
+
+
+@router.get("/{job_id}/nodes/{node_id}/output")
+async def get_node_output(request: Request, job_id: str, node_id: str) -> Response:
+    """Return the output of one node."""
+    ctx, node = await _node(request, job_id, node_id)
+    return await _answer(ctx, node.output, node.output_ref, f"node {node_id} has no output")
+
+
+@router.get("/{job_id}/nodes/{node_id}/input")
+async def get_node_input(request: Request, job_id: str, node_id: str) -> Response:
+    """Return the params of the newest attempt of one node."""
+    ctx, node = await _node(request, job_id, node_id)
+    return await _answer(ctx, node.input_params, node.input_ref, f"node {node_id} has no params")
+
+
+async def _job(request: Request, job_id: str) -> tuple[Context, Job]:
+    ctx = context(request)
+    ctx.auth.caller(request.headers, Role.OPERATOR)
+    async with transaction(ctx.pool) as conn:
+        job = await JobRepository(conn).get(job_id)
+    if job is None:
+        raise NotFound(f"there is no job {job_id}", field="job_id", value=job_id)
+    return ctx, job
+
+
+async def _node(request: Request, job_id: str, node_id: str) -> tuple[Context, NodeState]:
+    ctx = context(request)
+    ctx.auth.caller(request.headers, Role.OPERATOR)
+    async with transaction(ctx.pool) as conn:
+        node = await NodeRepository(conn).get(job_id, node_id)
+    if node is None:
+        raise NotFound(f"there is no node {node_id} in a job {job_id}", field="node_id", value=node_id)
+    return ctx, node
+
+
+async def _answer(ctx: Context, value: Any, ref: Any, nothing: str) -> Response:
+    """Return a value from its row or from its blob; what cannot be read is an error before the first byte."""
+    if ref is None:
+        if value is None:
+            raise NotFound(nothing)
+        return Response(canonical_json(value), media_type="application/json")
+    stored = PayloadRef.model_validate(ref)
+    parts = ctx.desk.store.stream(stored)
+    first = await anext(parts, b"")
+    headers = {"Content-Length": str(stored.size_bytes)}
+    return StreamingResponse(_joined(first, parts), headers=headers, media_type="application/json")
+
+
+async def _joined(first: bytes, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for part in parts:
+        yield part
