@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from cli.commands import database, operate, review, submit, up
+from cli.commands import database, operate, review, steward, submit, up
 from cli.errors import CliError, show_error
 
 app = typer.Typer(
@@ -20,6 +20,20 @@ app.command()(review.approve)
 app.command()(review.reject)
 app.command()(review.versions)
 app.command()(review.stac)
+for command in (
+    steward.reviews,
+    steward.decide,
+    steward.comment,
+    steward.comments,
+    steward.revoke,
+    steward.supersede,
+    steward.delete,
+    steward.restore,
+    steward.clearance,
+    steward.expose,
+    steward.unpublish,
+):
+    app.command()(command)
 app.command()(operate.jobs)
 app.command()(operate.events)
 app.add_typer(database.app, name="db")

@@ -20,6 +20,8 @@ from core.models.business import ApprovalState, RequestState
 MAX_BODY_BYTES = 1_048_576
 """Of a JSON body; files go through an upload address."""
 MAX_ORDINAL = 2**31 - 1
+MAX_BATCH = 100
+"""Items of one batch."""
 Json = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from core.b2b import AssetIdText, Contract, Ordinal, Prose
+from core.b2b import MAX_BATCH, AssetIdText, Contract, Ordinal, Prose
+from core.errors import ErrorDetail
 from core.models.business import ApprovalState, Clearance, Exposure
 
 Reason = Annotated[Prose, Field(min_length=1)]
@@ -107,3 +108,104 @@ class UnpublishAnswer(AssetAnswer):
 
     dry_run: bool
     version_ordinals: list[int]
+
+
+class PreviousVersion(Contract):
+    """What was approved before the version under review."""
+
+    version_ordinal: int
+    version_label: str
+    thumbnail_url: str
+    report_url: str
+
+
+class ReviewItem(Contract):
+    """One line of the reviewers' inbox."""
+
+    asset_id: str
+    version_ordinal: int
+    version_label: str
+    revision: int
+    platform_id: str
+    data_type: str
+    title: str
+    access_level: str = Field(description="What the submitter wishes.")
+    submitted_by: str
+    state: ApprovalState
+    reason: str | None
+    pending_since: str
+    age_seconds: int
+    due_at: str | None
+    overdue: bool
+    reminded_at: str | None
+    thumbnail_url: str
+    report_url: str
+    verdict: str | None
+    finding_count: int
+    previous: PreviousVersion | None
+    clearance_state: Clearance
+    exposure: Exposure
+    comment_count: int
+    next_actions: list[str]
+
+
+class ReviewList(Contract):
+    """200 of reviews: the oldest first."""
+
+    reviews: list[ReviewItem]
+    next_after: str | None
+
+
+class CommentRequest(Contract):
+    """Body of a comment."""
+
+    text: Annotated[Prose, Field(min_length=1, max_length=4000)]
+
+
+class Comment(Contract):
+    """One comment about a version."""
+
+    comment_id: int
+    revision: int
+    author: str | None = Field(description="Null where a reviewer speaks to a platform.")
+    author_role: str
+    text: str
+    created_at: str
+
+
+class CommentList(Contract):
+    """200 of comments: the oldest first."""
+
+    comments: list[Comment]
+
+
+class Decision(Contract):
+    """One of many decisions."""
+
+    asset_id: AssetIdText
+    version_ordinal: Ordinal
+    decision: Literal["approve", "reject", "revoke"]
+    clearance_level: Literal["ouo", "public"] | None = None
+    reason: Reason | None = None
+    revision: Revision | None = None
+
+
+class DecisionsRequest(Contract):
+    """Body of decisions on many versions; each is taken or refused on its own."""
+
+    decisions: Annotated[list[Decision], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class DecisionResult(Contract):
+    """What became of one of many decisions: an answer or an error."""
+
+    asset_id: str
+    version_ordinal: int
+    answer: ReviewAnswer | None = None
+    error: ErrorDetail | None = None
+
+
+class DecisionsAnswer(Contract):
+    """200 of decisions: one result each, in their order."""
+
+    results: list[DecisionResult]

@@ -39,6 +39,7 @@ TYPES_OF_ACTION: Final[Mapping[str, tuple[WebhookType, ...]]] = {
     "revoked": (WebhookType.REVOKED,),
     "unpublished": (WebhookType.REVOKED,),
     "superseded": (WebhookType.REVOKED,),
+    "review_reminded": (WebhookType.PENDING_REVIEW,),
 }
 """Audited action -> what goes out; everything else stays inside."""
 

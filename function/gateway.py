@@ -5,9 +5,11 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import azure.functions as func
+from pydantic import BaseModel
 
 from core.b2b import MAX_BODY_BYTES
 from core.errors import ErrorDetail, GeodagError, PayloadTooLarge
@@ -70,6 +72,13 @@ def response_of(reply: Reply, instance: str) -> func.HttpResponse:
     if kind.startswith("application/problem+json"):
         body = json.dumps(json.loads(body) | {"instance": instance}, ensure_ascii=False).encode()
     return func.HttpResponse(body, status_code=reply.status, headers=headers, mimetype=kind.partition(";")[0].strip())
+
+
+def json_answer(body: BaseModel | Mapping[str, Any]) -> func.HttpResponse:
+    """Return a document that is one caller's own."""
+    text = body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(body, ensure_ascii=False)
+    headers = {"Cache-Control": "private, no-store"}
+    return func.HttpResponse(text.encode(), headers=headers, mimetype="application/json")
 
 
 def segment(value: str) -> str:

@@ -1,10 +1,43 @@
 """Read-only queries over the views of schema dagapi, as the role geodag_gateway."""
 
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, LiteralString
+
+from psycopg import sql
 from psycopg.rows import class_row
 
 from core.b2b import is_key
+from core.models.business import ApprovalState
+from core.review_view import CommentRow, ReviewRow
 from core.status_view import AssetRow, RequestFacts, VersionRow
 from repositories.database import AsyncPool, async_pool, transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewFilter:
+    """Which versions an inbox shows."""
+
+    state: ApprovalState = ApprovalState.PENDING_REVIEW
+    platform_id: str | None = None
+    data_type: str | None = None
+    overdue_at: datetime | None = None
+    """Only those whose review was due before this time."""
+
+
+def _review_conditions(wanted: ReviewFilter) -> tuple[list[LiteralString], list[Any]]:
+    conditions: list[LiteralString] = ["approval_state = %s"]
+    values: list[Any] = [str(wanted.state)]
+    if wanted.platform_id is not None:
+        conditions.append("platform_id = %s")
+        values.append(wanted.platform_id)
+    if wanted.data_type is not None:
+        conditions.append("data_type = %s")
+        values.append(wanted.data_type)
+    if wanted.overdue_at is not None:
+        conditions.append("review_due_at <= %s")
+        values.append(wanted.overdue_at)
+    return conditions, values
 
 
 class GatewayQueries:
@@ -61,6 +94,38 @@ class GatewayQueries:
                     (asset_id,),
                 )
                 return asset, await cursor.fetchall()
+
+    async def reviews(
+        self, wanted: ReviewFilter, *, after: tuple[datetime, str, int] | None, limit: int
+    ) -> list[ReviewRow]:
+        """Return finished versions in one state of approval, the oldest first."""
+        conditions, values = _review_conditions(wanted)
+        if after is not None:
+            conditions.append("(processed_at, asset_id, version_ordinal) > (%s, %s, %s)")
+            values.extend(after)
+        statement = sql.SQL(
+            "SELECT asset_id, version_ordinal, version_label, revision, title, access_level, submitted_by,"
+            " approval_state, rejection_reason, processed_at, review_due_at, reminded_at, verdict, finding_count,"
+            " platform_id, data_type, clearance_state, exposure, previous_ordinal, previous_label, comment_count"
+            " FROM dagapi.reviews WHERE {} ORDER BY processed_at, asset_id, version_ordinal LIMIT %s"
+        ).format(sql.SQL(" AND ").join(map(sql.SQL, conditions)))
+        async with transaction(await self._open()) as conn, conn.cursor(row_factory=class_row(ReviewRow)) as cursor:
+            await cursor.execute(statement, [*values, limit])
+            return await cursor.fetchall()
+
+    async def comments(self, asset_id: str, ordinal: int) -> list[CommentRow]:
+        """Return what was said about a version, the oldest first."""
+        async with transaction(await self._open()) as conn, conn.cursor(row_factory=class_row(CommentRow)) as cursor:
+            await cursor.execute(
+                """
+                SELECT comment_id, revision, author, author_role, text, created_at
+                FROM dagapi.comments
+                WHERE asset_id = %s AND version_ordinal = %s
+                ORDER BY comment_id
+                """,
+                (asset_id, ordinal),
+            )
+            return await cursor.fetchall()
 
     async def ping(self) -> None:
         """Make one round trip to the views; raises `DatabaseUnavailable` when that fails."""

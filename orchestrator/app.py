@@ -34,6 +34,7 @@ from orchestrator.routes import (
     callbacks,
     health,
     jobs,
+    reviews,
     scale,
     status,
     submit,
@@ -43,7 +44,7 @@ from orchestrator.routes import (
     workflows,
 )
 from orchestrator.settings import OrchestratorSettings
-from orchestrator.upkeep import upkeep
+from orchestrator.upkeep import Chore, upkeep
 from orchestrator.waiters import JobWaiters
 from orchestrator.webhooks import WebhookLoop
 from repositories.blobs_folder import FolderBlobRepository
@@ -61,6 +62,7 @@ from services.payload_desk import PayloadDesk
 from services.publish import on_job_ended
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
+from services.reviews import ReviewService
 from services.status import StatusService
 from services.submit import SubmitService
 from services.uploads import UploadService
@@ -81,6 +83,7 @@ ROUTERS: Sequence[APIRouter] = (
     submit.router,
     status.router,
     assets.router,
+    reviews.router,
     uploads.router,
     webhooks.router,
     bootstrap.router,
@@ -219,10 +222,12 @@ def _business(
     urls = PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url)
     outgoing = OutgoingPolicy(allow_loopback=settings.webhook_allow_loopback)
     submits = SubmitService(pool, blobs, jobs_service, urls, outgoing)
+    approvals = ApprovalService(pool)
     return Business(
         submits=submits,
         validates=ValidateService(pool, submits, jobs_service, waiters, PayloadStore(blobs)),
-        approvals=ApprovalService(pool),
+        approvals=approvals,
+        reviews=ReviewService(pool, approvals),
         status=StatusService(pool, urls),
         uploads=UploadService(
             pool,
@@ -246,7 +251,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     ctx.heartbeat.start()
     ctx.listener.start()
     task = asyncio.create_task(_run(ctx), name="loop")
-    chores = asyncio.create_task(upkeep(ctx.recover), name="upkeep")
+    chores = asyncio.create_task(upkeep(_chores(ctx)), name="upkeep")
     hooks = asyncio.create_task(ctx.webhook_loop.run(), name="webhooks")
     app.state.drain = lambda: drain(ctx, task)
     log.info("orchestrator started", extra={"owner_id": ctx.owner_id, "workflows": len(ctx.shelf.catalogue.workflows)})
@@ -262,6 +267,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await ctx.listener.close()
         await ctx.pool.close()
         log.info("orchestrator stopped", extra={"owner_id": ctx.owner_id})
+
+
+def _chores(ctx: Context) -> Sequence[Chore]:
+    return (ctx.recover.prepare_months, ctx.recover.forget_dead, ctx.business.reviews.remind)
 
 
 async def _run(ctx: Context) -> None:

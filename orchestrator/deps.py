@@ -14,6 +14,7 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
+from core import b2b
 from core.dag.definition import Workflow
 from core.errors import ParameterInvalid, PayloadTooLarge
 from messaging.listener import Listener
@@ -32,6 +33,7 @@ from services.jobs import JobService
 from services.payload_desk import PayloadDesk
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
+from services.reviews import ReviewService
 from services.status import StatusService
 from services.submit import SubmitService
 from services.uploads import UploadService
@@ -58,6 +60,7 @@ class Business:
     submits: SubmitService
     validates: ValidateService
     approvals: ApprovalService
+    reviews: ReviewService
     status: StatusService
     uploads: UploadService
     webhooks: WebhookService
@@ -132,6 +135,15 @@ async def parsed(request: Request, model: type[Model], limit_bytes: int = MAX_BO
         return model.model_validate_json(raw)
     except ValidationError as error:
         raise parameter_error(error) from error
+
+
+async def contract_body(request: Request, model: type[b2b.M]) -> b2b.M:
+    """Return the body as a model of the contract; none at all counts as an empty object.
+
+    Raises:
+        CallerError: as `core.b2b.parse_body` and `core.b2b.parse` say.
+    """
+    return b2b.parse(model, b2b.parse_body(await read_body(request, b2b.MAX_BODY_BYTES) or b"{}"))
 
 
 def json_response(model: BaseModel, status_code: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -1,9 +1,8 @@
-"""What has to be done now and then, by whichever instance comes first: months ahead, boots long gone."""
+"""What has to be done now and then, by whichever instance comes first: months, dead boots, reviews."""
 
 import asyncio
 import logging
-
-from services.recover import RecoverService
+from collections.abc import Awaitable, Callable, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -11,11 +10,14 @@ INTERVAL_SECONDS = 3600.0
 RETRY_SECONDS = 30.0
 
 
-async def upkeep(recover: RecoverService) -> None:
-    """Do it at the start and every hour, for ever; what fails is tried again sooner."""
+Chore = Callable[[], Awaitable[object]]
+
+
+async def upkeep(chores: Sequence[Chore]) -> None:
+    """Do them at the start and every hour, for ever; what fails is tried again sooner."""
     while True:
         pause = INTERVAL_SECONDS
-        for chore in (recover.prepare_months, recover.forget_dead):
+        for chore in chores:
             try:
                 await chore()
             except Exception:

@@ -191,7 +191,8 @@ class AssetRepository:
                 reviewer = NULL, reviewed_at = NULL, rejection_reason = NULL,
                 content_hash = NULL, blob_path = NULL, blob_sha256 = NULL, blob_size_bytes = NULL, table_name = NULL,
                 stac_item_id = NULL, stac_collection_id = NULL, stac_item = NULL, render = NULL, report = NULL,
-                findings = '[]'::jsonb, error = NULL, updated_at = dagapp.clock()
+                findings = '[]'::jsonb, error = NULL, processed_at = NULL, review_due_at = NULL, reminded_at = NULL,
+                updated_at = dagapp.clock()
             WHERE asset_id = %s AND version_ordinal = %s
             """,
             (
@@ -224,11 +225,16 @@ class AssetRepository:
             return await cursor.fetchone()
 
     async def store_outputs(self, version: WorkingVersion, outputs: Outputs, findings: Sequence[Any]) -> None:
-        """Write what the ingest declared; the version is completed from here on."""
+        """Write what the ingest declared; the version is completed and waits for its review from here on."""
         await self._conn.execute(
             """
             UPDATE dagapp.asset_versions
-            SET processing_state = 'completed', blob_path = %s, blob_sha256 = %s, blob_size_bytes = %s,
+            SET processing_state = 'completed', processed_at = dagapp.clock(),
+                review_due_at = dagapp.clock() + make_interval(days => (
+                    SELECT p.review_days
+                    FROM dagapp.geospatial_assets AS a JOIN dagapp.platforms AS p USING (platform_id)
+                    WHERE a.asset_id = asset_versions.asset_id)),
+                blob_path = %s, blob_sha256 = %s, blob_size_bytes = %s,
                 content_hash = %s, table_name = %s, stac_item_id = %s, stac_collection_id = %s, stac_item = %s,
                 render = %s, report = %s, findings = %s, error = NULL, updated_at = dagapp.clock()
             WHERE asset_id = %s AND version_ordinal = %s

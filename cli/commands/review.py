@@ -33,7 +33,7 @@ def status(
 ) -> None:
     """Show where a request stands, with its errors, warnings and next actions."""
     target = Target.of(home)
-    answer = _call(target, f"submitter-{platform}", "GET", f"/api/platform/status/{request_id}")
+    answer = call(target, f"submitter-{platform}", "GET", f"/api/platform/status/{request_id}")
     if as_json:
         print_json(answer)
         return
@@ -77,7 +77,7 @@ def versions(
     as_json: JsonOption = False,
 ) -> None:
     """List the versions of an asset."""
-    answer: Any = _call(Target.of(home), f"submitter-{platform}", "GET", f"/api/assets/{asset_id}/versions")
+    answer: Any = call(Target.of(home), f"submitter-{platform}", "GET", f"/api/assets/{asset_id}/versions")
     rows: list[Json] = answer["versions"] if isinstance(answer, dict) else answer
     show(rows, row_table(f"Versions of {asset_id}", VERSION_COLUMNS, rows), as_json=as_json)
 
@@ -95,12 +95,13 @@ def stac(
 
 def _decide(home: Path, asset_id: str, version: int, decision: str, body: Json, as_json: bool) -> None:
     path = f"/api/assets/{asset_id}/versions/{version}/{decision}"
-    answer = _call(Target.of(home), "reviewer", "POST", path, body)
+    answer = call(Target.of(home), "reviewer", "POST", path, body)
     rows = {key: value for key, value in answer.items() if value is not None}
     show(answer, key_value_table(f"{decision.capitalize()} recorded", rows), as_json=as_json)
 
 
-def _call(target: Target, subject: str, method: str, path: str, body: Json | None = None) -> Json:
+def call(target: Target, subject: str, method: str, path: str, body: Json | None = None) -> Json:
+    """Return the gateway's answer to one call in the name of a subject of the local key file."""
     answer: Json = asyncio.run(_request(target, subject, method, target.urls.gateway + path, body))
     return answer
 

@@ -75,6 +75,9 @@ class Platform(Table):
     is_active: Annotated[bool, Column(default="true")] = True
     created_at: Annotated[datetime, Column(default="dagapp.clock()")]
     webhook_url: str | None = Field(default=None, description="Where the platform is told, unless a submit says else.")
+    review_days: Annotated[int, Column(default="14")] = Field(
+        default=14, description="Days a processed version may wait for its review before it is overdue."
+    )
 
 
 class GeospatialAsset(Table):
@@ -112,6 +115,11 @@ class AssetVersion(Table):
         Index("label", ("asset_id", "version_label"), unique=True, where="deleted_at IS NULL"),
         Index("job", ("current_job_id",)),
         Index("review", ("approval_state", "created_at")),
+        Index(
+            "inbox",
+            ("approval_state", "processed_at", "asset_id", "version_ordinal"),
+            where="processed_at IS NOT NULL AND deleted_at IS NULL",
+        ),
         Index("collection", ("stac_collection_id",), where="stac_collection_id IS NOT NULL"),
     )
 
@@ -150,6 +158,29 @@ class AssetVersion(Table):
     deleted_by: str | None = None
     created_at: Annotated[datetime, Column(default="dagapp.clock()")]
     updated_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    processed_at: datetime | None = Field(default=None, description="When its newest revision was finished.")
+    review_due_at: datetime | None = Field(default=None, description="When its review is overdue.")
+    reminded_at: datetime | None = Field(default=None, description="When reviewers were last reminded of it.")
+
+
+class VersionComment(Table):
+    """What somebody said about a version; append-only."""
+
+    __table_name__: ClassVar[str] = "version_comments"
+    __primary_key__: ClassVar = ("comment_id",)
+    __foreign_keys__: ClassVar = (
+        ForeignKey(("asset_id", "version_ordinal"), "asset_versions", ("asset_id", "version_ordinal")),
+    )
+    __indexes__: ClassVar = (Index("version", ("asset_id", "version_ordinal", "comment_id")),)
+
+    comment_id: Annotated[int, Column("bigint", identity=True)]
+    asset_id: Annotated[str, Column("varchar(32)")]
+    version_ordinal: int
+    revision: int
+    author: str
+    author_role: str
+    text: str
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
 
 
 class PlatformRequest(Table):
@@ -203,14 +234,22 @@ class PlatformRequestJob(Table):
 
 
 class AuditEntry(Table):
-    """Who did what to an asset, when, why, from what to what; append-only."""
+    """Who did what, when, why, from what to what: to an asset, or to a platform; append-only."""
 
     __table_name__: ClassVar[str] = "asset_audit"
     __primary_key__: ClassVar = ("audit_id",)
-    __indexes__: ClassVar = (Index("asset", ("asset_id", "audit_id")),)
+    __indexes__: ClassVar = (
+        Index("asset", ("asset_id", "audit_id")),
+        Index("actor", ("actor", "audit_id")),
+        Index("action", ("action", "audit_id")),
+        Index("request", ("request_id", "audit_id")),
+        Index("time", ("created_at",)),
+    )
 
     audit_id: Annotated[int, Column("bigint", identity=True)]
-    asset_id: Annotated[str, Column("varchar(32)")]
+    asset_id: Annotated[str | None, Column("varchar(32)")] = Field(
+        default=None, description="None when it concerns a platform as a whole."
+    )
     version_ordinal: int | None = None
     action: str = Field(description="submitted | resubmitted | processed | approved | rejected | cleared | …")
     actor: str
@@ -220,6 +259,7 @@ class AuditEntry(Table):
     after: Json | None = None
     request_id: str | None = None
     created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    platform_id: Annotated[str | None, Column("varchar(64)")] = None
 
 
 class WebhookSecret(Table):
@@ -271,6 +311,7 @@ BUSINESS_TABLES: tuple[type[Table], ...] = (
     Platform,
     GeospatialAsset,
     AssetVersion,
+    VersionComment,
     PlatformRequest,
     PlatformRequestJob,
     AuditEntry,

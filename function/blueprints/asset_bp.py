@@ -1,22 +1,22 @@
 """/api/assets/*: assets and versions as the caller may know them, and decisions about them (proxied)."""
 
-import json
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 import azure.functions as func
 
 from core import b2b
-from core.b2b_assets import AssetAddress, VersionAddress
+from core.b2b_assets import AssetAddress, CommentList, VersionAddress
 from core.errors import NotFound
 from core.identity import Caller
-from core.status_view import AssetRow, VersionRow, asset_view, version_view, visible_versions
-from function.gateway import Gateway, add
+from core.review_view import comment_views
+from core.status_view import AssetRow, VersionRow, asset_view, may_see_request, version_view, visible_versions
+from function.gateway import Gateway, add, json_answer
 
 Endpoint = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
 ASSET: Final = "api/assets/{asset_id}"
 VERSION: Final = f"{ASSET}/versions/{{ordinal:int}}"
-VERSION_DECISIONS: Final = ("approve", "reject", "revoke", "supersede", "restore")
+VERSION_DECISIONS: Final = ("approve", "reject", "revoke", "supersede", "restore", "comments")
 ASSET_DECISIONS: Final = ("clearance", "unpublish", "restore")
 
 
@@ -29,6 +29,7 @@ def build(gateway: Gateway) -> func.Blueprint:
     add(blueprint, "asset_versions", f"{ASSET}/versions", ["GET"], endpoints.versions)
     add(blueprint, "asset_latest", f"{ASSET}/versions/latest", ["GET"], endpoints.latest)
     add(blueprint, "asset_version", VERSION, ["GET"], endpoints.version)
+    add(blueprint, "asset_version_comment_list", f"{VERSION}/comments", ["GET"], endpoints.comments)
     add(blueprint, "asset_version_delete", VERSION, ["DELETE"], endpoints.of_version(""))
     for decision in ASSET_DECISIONS:
         add(blueprint, f"asset_{decision}", f"{ASSET}/{decision}", ["POST"], endpoints.of_asset(f"/{decision}"))
@@ -47,12 +48,12 @@ class AssetEndpoints:
     async def asset(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with an asset."""
         asset, shown = await self._visible(req)
-        return _json(asset_view(asset, shown))
+        return json_answer(asset_view(asset, shown))
 
     async def versions(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with the versions of an asset, oldest first."""
         _, shown = await self._visible(req)
-        return _json({"versions": [version_view(version) for version in shown]})
+        return json_answer({"versions": [version_view(version) for version in shown]})
 
     async def version(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with one version and its validation report."""
@@ -61,6 +62,16 @@ class AssetEndpoints:
     async def latest(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with the highest approved version."""
         return await self._one(req, None)
+
+    async def comments(self, req: func.HttpRequest) -> func.HttpResponse:
+        """Answer with what was said about a version to whoever may take part: its platform's people and reviewers."""
+        caller = await self._gateway.auth.caller(req.headers)
+        asset, shown = await self._visible(req)
+        version = self._version(shown, int(req.route_params["ordinal"]))
+        if not may_see_request(caller, asset.platform_id):
+            raise NotFound("there is no such version", field="version_ordinal")
+        rows = await self._gateway.queries.comments(asset.asset_id, version.version_ordinal)
+        return json_answer(CommentList(comments=comment_views(rows, caller)))
 
     def of_asset(self, what: str) -> Endpoint:
         """Return the endpoint that proxies one decision about an asset."""
@@ -90,10 +101,13 @@ class AssetEndpoints:
     async def _one(self, req: func.HttpRequest, ordinal: int | None) -> func.HttpResponse:
         asset, shown = await self._visible(req)
         wanted = asset.latest_approved_version_ordinal if ordinal is None else ordinal
+        return json_answer(version_view(self._version(shown, wanted)))
+
+    def _version(self, shown: Sequence[VersionRow], wanted: int | None) -> VersionRow:
         version = next((v for v in shown if v.version_ordinal == wanted), None)
         if version is None:
             raise NotFound("there is no such version", field="version_ordinal")
-        return _json(version_view(version))
+        return version
 
     async def _visible(self, req: func.HttpRequest) -> tuple[AssetRow, list[VersionRow]]:
         caller: Caller = await self._gateway.auth.caller(req.headers)
@@ -102,10 +116,3 @@ class AssetEndpoints:
         if asset is None or not shown:
             raise NotFound("there is no such asset", field="asset_id")
         return asset, shown
-
-
-def _json(body: dict[str, Any]) -> func.HttpResponse:
-    headers = {"Cache-Control": "private, no-store"}
-    return func.HttpResponse(
-        json.dumps(body, ensure_ascii=False).encode(), headers=headers, mimetype="application/json"
-    )

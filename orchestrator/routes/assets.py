@@ -5,10 +5,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from core.b2b import MAX_BODY_BYTES, MAX_ORDINAL, M, parse, parse_body
+from core.b2b import MAX_ORDINAL
 from core.b2b_assets import (
     ApproveRequest,
     ClearanceRequest,
+    CommentRequest,
     ExposureRequest,
     Reason,
     RejectRequest,
@@ -17,7 +18,8 @@ from core.b2b_assets import (
     UnpublishRequest,
 )
 from core.identity import Role
-from orchestrator.deps import context, json_response, read_body
+from orchestrator.deps import context, contract_body, json_response
+from services.reviews import COMMENTERS
 
 READERS = (Role.SUBMITTER, Role.READER, Role.REVIEWER, Role.ADMIN)
 REVIEWERS = (Role.REVIEWER, Role.ADMIN)
@@ -52,7 +54,7 @@ async def set_exposure(request: Request, asset_id: AssetId) -> Response:
     """Say which approved versions have live URLs."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, *REVIEWERS)
-    body = await _body(request, ExposureRequest)
+    body = await contract_body(request, ExposureRequest)
     return json_response(await ctx.business.approvals.set_exposure(caller, asset_id, body))
 
 
@@ -69,7 +71,7 @@ async def restore_asset(request: Request, asset_id: AssetId) -> Response:
     """Bring a deleted asset back."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.ADMIN)
-    body = await _body(request, SupersedeRequest)
+    body = await contract_body(request, SupersedeRequest)
     return json_response(await ctx.business.approvals.restore_asset(caller, asset_id, body))
 
 
@@ -78,7 +80,7 @@ async def set_clearance(request: Request, asset_id: AssetId) -> Response:
     """Raise the clearance of an asset, or as an admin lower it."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, *REVIEWERS)
-    body = await _body(request, ClearanceRequest)
+    body = await contract_body(request, ClearanceRequest)
     return json_response(await ctx.business.approvals.set_clearance(caller, asset_id, body))
 
 
@@ -87,7 +89,7 @@ async def unpublish(request: Request, asset_id: AssetId) -> Response:
     """Take approved versions down; a dry run unless the body says otherwise."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, *REVIEWERS)
-    body = await _body(request, UnpublishRequest)
+    body = await contract_body(request, UnpublishRequest)
     return json_response(await ctx.business.approvals.unpublish(caller, asset_id, body))
 
 
@@ -96,7 +98,7 @@ async def approve(request: Request, asset_id: AssetId, ordinal: Ordinal) -> Resp
     """Approve a version; it is catalogued when this returns."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, *REVIEWERS)
-    body = await _body(request, ApproveRequest)
+    body = await contract_body(request, ApproveRequest)
     return json_response(await ctx.business.approvals.approve(caller, asset_id, ordinal, body))
 
 
@@ -105,7 +107,7 @@ async def reject(request: Request, asset_id: AssetId, ordinal: Ordinal) -> Respo
     """Reject a version with a reason."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, *REVIEWERS)
-    body = await _body(request, RejectRequest)
+    body = await contract_body(request, RejectRequest)
     return json_response(await ctx.business.approvals.reject(caller, asset_id, ordinal, body))
 
 
@@ -114,7 +116,7 @@ async def revoke(request: Request, asset_id: AssetId, ordinal: Ordinal) -> Respo
     """Take an approval back with a reason; every door is closed when this returns."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, *REVIEWERS)
-    body = await _body(request, RevokeRequest)
+    body = await contract_body(request, RevokeRequest)
     return json_response(await ctx.business.approvals.revoke(caller, asset_id, ordinal, body))
 
 
@@ -123,8 +125,17 @@ async def supersede(request: Request, asset_id: AssetId, ordinal: Ordinal) -> Re
     """Give an unresolved version up, so that the next one may come."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, *OWNERS)
-    body = await _body(request, SupersedeRequest)
+    body = await contract_body(request, SupersedeRequest)
     return json_response(await ctx.business.approvals.supersede(caller, asset_id, ordinal, body))
+
+
+@router.post(f"{VERSION}/comments", status_code=201)
+async def comment(request: Request, asset_id: AssetId, ordinal: Ordinal) -> Response:
+    """Say something about a version."""
+    ctx = context(request)
+    caller = ctx.auth.mutator(request.headers, *COMMENTERS)
+    body = await contract_body(request, CommentRequest)
+    return json_response(await ctx.business.reviews.comment(caller, asset_id, ordinal, body), 201)
 
 
 @router.delete(VERSION)
@@ -140,10 +151,5 @@ async def restore(request: Request, asset_id: AssetId, ordinal: Ordinal) -> Resp
     """Bring a deleted version back as it was."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.ADMIN)
-    body = await _body(request, SupersedeRequest)
+    body = await contract_body(request, SupersedeRequest)
     return json_response(await ctx.business.approvals.restore(caller, asset_id, ordinal, body))
-
-
-async def _body(request: Request, model: type[M]) -> M:
-    """Return the body as a model; none at all counts as an empty object."""
-    return parse(model, parse_body(await read_body(request, MAX_BODY_BYTES) or b"{}"))

@@ -21,6 +21,7 @@ from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import AsyncPool, transaction
 from services.approvals import ApprovalService
 from services.publish import on_job_ended
+from services.reviews import ReviewService
 from services.status import StatusService
 from services.submit import SubmitService
 from services.uploads import UploadService
@@ -98,6 +99,7 @@ class Business:
         self.blobs = FolderBlobRepository(self.root)
         self.submits = SubmitService(self.pool, self.blobs, self.engine.jobs, URLS, OutgoingPolicy(allow_loopback=True))
         self.approvals = ApprovalService(self.pool)
+        self.reviews = ReviewService(self.pool, self.approvals)
         self.status = StatusService(self.pool, URLS)
         self.uploads = UploadService(
             self.pool, self.blobs, key=UPLOAD_KEY, max_bytes=1000, base_url="https://orchestrator.test"

@@ -36,8 +36,10 @@ DECISIONS = (
     ("POST", "/versions/0/revoke", "reviewer"),
     ("POST", "/versions/0/supersede", "submitter"),
     ("POST", "/versions/0/restore", "admin"),
+    ("POST", "/versions/0/comments", "reviewer"),
 )
 MUTATIONS = (
+    ("POST", "/api/assets/reviews/decisions", "/api/v1/reviews/decisions", "reviewer"),
     ("POST", "/api/platform/submit", "/api/v1/submit", "submitter"),
     ("POST", "/api/platform/validate", "/api/v1/validate", "submitter"),
     ("POST", "/api/platform/uploads", "/api/v1/uploads", "submitter"),
@@ -467,6 +469,10 @@ def test_every_route_of_the_contract_is_served(database: Database, keys_file: Pa
         f"POST {version}/supersede",
         f"POST {version}/restore",
         f"DELETE {version}",
+        f"GET {version}/comments",
+        f"POST {version}/comments",
+        "GET /api/assets/reviews",
+        "POST /api/assets/reviews/decisions",
         "GET /api/status/jobs",
         "GET /api/status/job/{job_id}",
         "GET /api/status/job/{job_id}/nodes",

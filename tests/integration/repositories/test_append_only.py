@@ -13,7 +13,7 @@ EVENT = "INSERT INTO dagapp.dag_job_events (job_id, event_type, created_at) VALU
 AUDIT = "INSERT INTO dagapp.asset_audit (asset_id, action, actor, actor_role) VALUES ('a', 'approved', 'x', 'reviewer')"
 
 
-@pytest.mark.parametrize("table", ["dag_job_events", "asset_audit"])
+@pytest.mark.parametrize("table", ["dag_job_events", "asset_audit", "version_comments"])
 @pytest.mark.parametrize(
     "change",
     [

@@ -28,6 +28,7 @@ ALLOWED: dict[str, Cells] = {
         **{f"dagapp.{name}": WRITE for name in (*ENGINE, *BUSINESS)},
         "dagapp.dag_job_events": APPEND,
         "dagapp.asset_audit": APPEND,
+        "dagapp.version_comments": APPEND,
         "dagapp.schema_migrations": READ,
         "dagqueue.messages": WRITE,
         "dagqueue.dead_letters": WRITE,
@@ -48,6 +49,8 @@ ALLOWED: dict[str, Cells] = {
         "dagapi.assets": READ,
         "dagapi.versions": READ,
         "dagapi.requests": READ,
+        "dagapi.reviews": READ,
+        "dagapi.comments": READ,
     },
     roles.SERVING: {
         "dagserve.routes": READ,
