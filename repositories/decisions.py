@@ -24,7 +24,7 @@ updated_jobs AS (
         wake_at = u.wake_at, deadline_at = u.deadline_at, waiting_for = u.waiting_for, outputs = u.outputs,
         outputs_ref = u.outputs_ref, error = u.error, warnings = u.warnings,
         evaluation_failures = u.evaluation_failures, updated_at = u.updated_at,
-        started_at = u.started_at, completed_at = u.completed_at
+        started_at = u.started_at, completed_at = u.completed_at, owner_id = u.owner_id, owner_epoch = u.owner_epoch
     FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_jobs, d -> 'jobs') AS u
     WHERE j.job_id = ANY(%(job_ids)s) AND j.job_id = u.job_id AND j.version = u.version - 1
     RETURNING j.job_id
@@ -60,7 +60,7 @@ updated_attempts AS (
     UPDATE dagapp.dag_attempts AS a
     SET state = u.state, ended_at = u.ended_at, reason = u.reason, redispatch_at = u.redispatch_at,
         dispatch_no = coalesce(u.dispatch_no, a.dispatch_no),
-        token_hash = coalesce(u.token_hash, a.token_hash),
+        token_hash = coalesce(u.token_hash, a.token_hash), priority = coalesce(u.priority, a.priority),
         peak_rss_bytes = greatest(u.peak_rss_bytes, a.peak_rss_bytes)
     FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'attempts') AS u
     WHERE a.task_id = ANY(%(task_ids)s) AND a.task_id = u.task_id

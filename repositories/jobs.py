@@ -103,12 +103,13 @@ class JobRepository:
         )
 
     async def due_results(self, owner_id: str, limit: int) -> Pending[DueJob]:
-        """Return jobs of an owner with results in the inbox; a final job has only late ones to set aside."""
+        """Return jobs of an owner with results or commands in the inbox; a final job has late ones to set aside."""
         return await self._due(
             """
             SELECT job_id, owner_epoch FROM dagapp.dag_jobs
             WHERE owner_id = %s
-                AND job_id = ANY(ARRAY(SELECT job_id FROM dagapp.dag_task_results WHERE NOT processed LIMIT 10000))
+                AND job_id = ANY(ARRAY(SELECT job_id FROM dagapp.dag_task_results WHERE NOT processed LIMIT 10000)
+                    || ARRAY(SELECT job_id FROM dagapp.dag_commands WHERE processed_at IS NULL LIMIT 10000))
             LIMIT %s
             """,
             (owner_id, limit),

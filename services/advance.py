@@ -11,10 +11,12 @@ from core.models.engine import Job
 from core.ports import TaskQueue
 from repositories.database import AsyncPool
 from repositories.jobs import DueJob
+from repositories.resets import ResetRepository
 from services.definitions import Definitions
 from services.evaluation import Step, evaluate
-from services.loading import Locked, lock_jobs
+from services.loading import Locked, Past, lock_jobs
 from services.payload_desk import PayloadDesk
+from services.reopening import NOBODYS, Reopening
 from services.work import Connection, pipelined
 from services.writing import DecisionWriter, OnJobEnded
 
@@ -50,11 +52,13 @@ class AdvanceService:
         *,
         on_job_ended: OnJobEnded,
         may_expire_leases: MayExpire = lambda: True,
+        reopening: Reopening = NOBODYS,
     ) -> None:
         self._definitions = definitions
         self._desk = desk
         self._may_expire_leases = may_expire_leases
-        self.writer = DecisionWriter(queue, on_job_ended)
+        self._reopening = reopening
+        self.writer = DecisionWriter(queue, on_job_ended, reopening)
 
     async def advance(
         self, conn: Connection, job_ids: Iterable[str], ownership: Ownership | None = None
@@ -77,6 +81,7 @@ class AdvanceService:
     async def evaluate_locked(self, conn: Connection, locked: Locked, job_ids: Iterable[str]) -> Sequence[Step]:
         """Decide about locked jobs without writing anything; what they need made is asked for."""
         jobs = [locked.jobs[job_id] for job_id in job_ids]
+        locked = await self._with_pasts(conn, locked, jobs)
         await self._definitions.fetch(conn, (job.definition_hash for job in jobs))
         may_expire = self._may_expire_leases()
         return [self._evaluate(job, locked, may_expire) for job in jobs]
@@ -86,6 +91,17 @@ class AdvanceService:
         step = evaluate(self._definitions.get(job.definition_hash), state, locked.now)
         self._desk.want(job.job_id, step.decision.needs)
         return step
+
+    async def _with_pasts(self, conn: Connection, locked: Locked, jobs: Sequence[Job]) -> Locked:
+        """Read what orders to start a job anew have to know; other jobs cost nothing."""
+        pasts = {
+            job.job_id: Past(
+                await self._reopening.refusal(conn, job), await ResetRepository(conn).child_attempts(job.job_id)
+            )
+            for job in jobs
+            if locked.may_reopen(job.job_id)
+        }
+        return replace(locked, pasts=pasts) if pasts else locked
 
 
 def advance_one(

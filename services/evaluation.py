@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance
-from core.dag.state import AttemptEnd, Decision, Disposition, Event, JobState
+from core.dag.state import AttemptEnd, CommandDone, Decision, Disposition, Event, JobState
 from core.errors import ErrorDetail, WorkflowError
 from core.models.engine import Job
 from core.statuses import ATTEMPT_FINAL, JOB_FINAL, NODE_FINAL, AttemptState, JobStatus, NodeStatus
@@ -27,8 +27,16 @@ class Step:
 
     @property
     def ended(self) -> bool:
-        """Return whether this step brought the job to a final status."""
-        return self.job is not None and self.job.status in JOB_FINAL and self.state.job.status not in JOB_FINAL
+        """Return whether this step brought the job to a final status, also one that it had left in the same step."""
+        if self.job is None or self.job.status not in JOB_FINAL:
+            return False
+        return self.reopened or self.state.job.status not in JOB_FINAL
+
+    @property
+    def reopened(self) -> bool:
+        """Return whether this step began another run of a job that had ended."""
+        begun = self.job is not None and self.job.run_no > self.state.job.run_no
+        return begun and self.state.job.status in JOB_FINAL
 
 
 def evaluate(workflow: Workflow | None, state: JobState, now: datetime) -> Step:
@@ -76,6 +84,8 @@ def _touches_rows(decision: Decision) -> bool:
         or decision.attempts_ended
         or decision.dispositions
         or decision.events
+        or decision.commands_done
+        or decision.child_orders
     )
 
 
@@ -84,10 +94,14 @@ def _failed_evaluation(state: JobState, now: datetime, failures: int, error: Exc
     event = Event("evaluation_failed", str(state.job.status), data=data)
     if state.job.status in JOB_FINAL:
         late = tuple(Disposition(result.task_id, "superseded", "the job has ended") for result in state.results)
-        return Decision(dispositions=late, events=(event,))
+        return Decision(dispositions=late, events=(event,), commands_done=_not_obeyed(state))
     if failures < MAX_EVALUATION_FAILURES:
         return Decision(events=(event,), wake_at=now + timedelta(seconds=2.0**failures))
     return replace(_abandoned(state, now, error), events=(event, Event("job_failed", str(JobStatus.FAILED))))
+
+
+def _not_obeyed(state: JobState) -> tuple[CommandDone, ...]:
+    return tuple(CommandDone(command.command_id, "INTERNAL") for command in state.commands)
 
 
 def _abandoned(state: JobState, now: datetime, error: Exception) -> Decision:
@@ -105,4 +119,5 @@ def _abandoned(state: JobState, now: datetime, error: Exception) -> Decision:
             if attempt.state not in ATTEMPT_FINAL
         ),
         dispositions=tuple(Disposition(result.task_id, "poison", message) for result in state.results),
+        commands_done=_not_obeyed(state),
     )

@@ -2,23 +2,36 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Self, TypeVar
 
+from core.dag.orders import REOPENING
 from core.dag.state import JobState
-from core.models.engine import Attempt, Job, NodeState, TaskResultRow
+from core.errors import ErrorDetail
+from core.models.engine import Attempt, Command, Job, NodeState, TaskResultRow
 from repositories.attempts import AttemptRepository
+from repositories.commands import CommandRepository
 from repositories.jobs import JobRepository
 from repositories.nodes import NodeRepository
-from repositories.notifications import clock
 from repositories.results import ResultRepository
 from services.work import Connection
 
-Row = TypeVar("Row", Attempt, NodeState, TaskResultRow)
+Row = TypeVar("Row", Attempt, Command, NodeState, TaskResultRow)
 
 MAX_RESULTS = 1000
 """Inbox rows that one transaction consumes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What only an order to start a job anew has to know."""
+
+    refusal: ErrorDetail | None
+    child_attempts: Mapping[str, int]
+
+
+NO_PAST = Past(None, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +44,36 @@ class Locked:
     """By job; also of jobs that somebody else holds."""
     nodes: Mapping[str, Sequence[NodeState]]
     inbox: Mapping[str, Sequence[TaskResultRow]]
+    commands: Mapping[str, Sequence[Command]] = field(default_factory=dict)
+    pauses: frozenset[str] = frozenset()
+    pasts: Mapping[str, Past] = field(default_factory=dict)
+    """Of jobs that a command may start anew."""
+
+    def ordered(self, command: Command) -> Self:
+        """Return the same with one more command to a job, behind those that wait."""
+        commands = {**self.commands, command.job_id: [*self.commands.get(command.job_id, ()), command]}
+        return replace(self, commands=commands)
+
+    def may_reopen(self, job_id: str) -> bool:
+        """Return whether a command may start a job anew."""
+        return any(command.kind in REOPENING for command in self.commands.get(job_id, ()))
 
     def state(self, job_id: str, may_expire_leases: bool) -> JobState:
         """Return the evaluator's view of one locked job."""
         results = self.inbox.get(job_id, ())
         reported = {result.task_id for result in results}
         nodes = {node.node_id: node for node in self.nodes[job_id]}
+        past = self.pasts.get(job_id, NO_PAST)
         return JobState(
             job=self.jobs[job_id],
             nodes=nodes,
             attempts=_newest(self.attempts.get(job_id, ()), nodes, reported),
             results=results,
             may_expire_leases=may_expire_leases,
+            pauses=self.pauses,
+            commands=self.commands.get(job_id, ()),
+            reopen_refusal=past.refusal,
+            child_attempts=past.child_attempts,
         )
 
 
@@ -64,17 +95,21 @@ async def lock_jobs(conn: Connection, job_ids: Iterable[str], task_ids: Iterable
     attempts = await AttemptRepository(conn).lock_of_jobs(wanted, task_ids)
     nodes = await NodeRepository(conn).of_jobs(wanted)
     inbox = await ResultRepository(conn).inbox(wanted, MAX_RESULTS)
-    now = await clock(conn)
+    sent = await CommandRepository(conn).moment(wanted)
+    rows = await jobs.rows(), await attempts.rows(), await nodes.rows(), await inbox.rows()
+    (moment,) = await sent.rows()
     return Locked(
-        jobs={job.job_id: job for job in await jobs.rows()},
-        attempts=_by_job(await attempts.rows()),
-        nodes=_by_job(await nodes.rows()),
-        inbox=_by_job(await inbox.rows()),
-        now=(await now.rows())[0],
+        now=moment.now,
+        jobs={job.job_id: job for job in rows[0]},
+        attempts=_by_job(rows[1]),
+        nodes=_by_job(rows[2]),
+        inbox=_by_job(rows[3]),
+        commands=_by_job(moment.commands),
+        pauses=moment.pauses,
     )
 
 
-def _by_job(rows: Sequence[Row]) -> Mapping[str, Sequence[Row]]:
+def _by_job(rows: Iterable[Row]) -> Mapping[str, Sequence[Row]]:
     grouped: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         grouped[row.job_id].append(row)

@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from core.dag.apply import new_attempt
+from core.dag.child_jobs import child_job_id
+from core.dag.commands import DIRECT
 from core.dag.retry import redispatch_after_seconds
-from core.dag.state import AttemptEnd, Dispatch, Event
+from core.dag.state import AttemptEnd, ChildOrder, Dispatch, Event
 from core.errors import GeodagError
 from core.ids import token_hash
 from core.models.engine import Attempt, Job, NodeState, TaskResultRow
@@ -16,11 +18,14 @@ from core.payloads import PayloadRef
 from core.ports import TaskQueue
 from core.statuses import AttemptState
 from core.wire import TaskMessage
+from repositories.commands import CommandRepository
 from repositories.decisions import DecisionRepository, Written
 from repositories.documents import Pending
 from repositories.events import NewEvent
-from repositories.notifications import ENDED_CHANNEL
+from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL
+from repositories.resets import ResetRepository
 from services.evaluation import Step
+from services.reopening import NOBODYS, Reopening
 from services.work import Connection
 
 Task = tuple[Attempt, TaskMessage]
@@ -58,9 +63,10 @@ NOTHING_REPORTED = Reported()
 class DecisionWriter:
     """Turns decisions into rows, messages and wake-ups."""
 
-    def __init__(self, queue: TaskQueue, on_job_ended: OnJobEnded) -> None:
+    def __init__(self, queue: TaskQueue, on_job_ended: OnJobEnded, reopening: Reopening = NOBODYS) -> None:
         self._queue = queue
         self._on_job_ended = on_job_ended
+        self._reopening = reopening
 
     async def create(self, conn: Connection, step: Step, now: datetime) -> None:
         """Store a job that was evaluated before it had rows; it has not ended yet."""
@@ -78,7 +84,7 @@ class DecisionWriter:
     async def update(
         self, conn: Connection, steps: Sequence[Step], now: datetime, reported: Reported = NOTHING_REPORTED
     ) -> None:
-        """Write decisions about locked jobs, and what was reported; run the hook of every job that ended.
+        """Write decisions about locked jobs, and what was reported; run the hooks of jobs that ended or began anew.
 
         Raises:
             StaleWrite: A job or node was not as it had been read.
@@ -88,13 +94,33 @@ class DecisionWriter:
             return
         created = [_dispatched(step.state.job, one, now) for step in steps for one in step.decision.dispatches]
         repeated = [again for step in steps for again in _redispatched(step, now)]
+        await self._start_anew(conn, steps)
         written = await self._write(conn, steps, now, created, repeated, reported)
+        await self._answer_commands(conn, steps, now)
         await self._send(conn, steps, created, repeated)
         nodes = sum(len(step.decision.nodes) for step in steps)
         _check((await written.rows())[0], len(steps), nodes)
         for step in steps:
+            if step.reopened and step.job is not None:
+                await self._reopening.reopened(conn, step.job)
             if step.ended and step.job is not None:
                 await self._on_job_ended(conn, _with_outputs(step.job, step.decision.outputs))
+
+    async def _start_anew(self, conn: Connection, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if step.decision.reset:
+                revoked = await ResetRepository(conn).start_anew(step.state.job.job_id, step.decision.reset)
+                if revoked:
+                    await self._queue.discard(conn, revoked)
+
+    async def _answer_commands(self, conn: Connection, steps: Sequence[Step], now: datetime) -> None:
+        """Record what became of stored commands, and store those that go down to child jobs."""
+        done = [one for step in steps for one in step.decision.commands_done if one.command_id != DIRECT]
+        if done:
+            outcomes = [{"command_id": one.command_id, "outcome": one.outcome} for one in done]
+            await CommandRepository(conn).settle(outcomes, now)
+        if orders := [_handed_down(one) for step in steps for one in step.decision.child_orders]:
+            await CommandRepository(conn).hand_down(orders)
 
     async def _write(
         self,
@@ -109,7 +135,8 @@ class DecisionWriter:
         settled = [d for step in steps for d in step.decision.dispositions if d.task_id not in inserted]
         ends = [_ended(end, now) for step in steps for end in step.decision.attempts_ended]
         events = [_new_event(step.state.job, event, now) for step in steps for event in step.decision.events]
-        ended_channel = [ENDED_CHANNEL] if any(step.ended for step in steps) else []
+        channels = [ENDED_CHANNEL] if any(step.ended for step in steps) else []
+        channels += [UNOWNED_CHANNEL] if any(step.reopened for step in steps) else []
         return await DecisionRepository(conn).update(
             jobs=[step.job for step in steps if step.job is not None],
             nodes=[_changed(step, node) for step in steps for node in step.decision.nodes],
@@ -118,7 +145,7 @@ class DecisionWriter:
             new_results=reported.results,
             results=[{"task_id": one.task_id, "disposition": one.disposition} for one in settled],
             events=[*reported.events, *events],
-            channels=[*reported.channels, *ended_channel],
+            channels=[*reported.channels, *channels],
         )
 
     async def _send(
@@ -153,8 +180,18 @@ def _ended(end: AttemptEnd, now: datetime) -> dict[str, Any]:
     return {"task_id": end.task_id, "state": end.state, "reason": end.reason, "ended_at": now}
 
 
+def _handed_down(order: ChildOrder) -> dict[str, Any]:
+    return {
+        "job_id": child_job_id(order.task_id),
+        "kind": order.kind,
+        "args": order.args,
+        "actor": order.actor,
+        "reason": order.reason,
+    }
+
+
 def _sent_again(attempt: Attempt) -> dict[str, Any]:
-    return attempt.model_dump(include={"task_id", "state", "dispatch_no", "token_hash", "redispatch_at"})
+    return attempt.model_dump(include={"task_id", "state", "dispatch_no", "token_hash", "redispatch_at", "priority"})
 
 
 def _dispatched(job: Job, dispatch: Dispatch, now: datetime) -> Task:
@@ -166,10 +203,11 @@ def _dispatched(job: Job, dispatch: Dispatch, now: datetime) -> Task:
 def _redispatched(step: Step, now: datetime) -> list[Task]:
     by_task = {attempt.task_id: attempt for attempt in step.state.attempts.values()}
     nodes: Mapping[str, NodeState] = step.state.nodes
-    return [_again(by_task[one], nodes[by_task[one].node_id], now) for one in step.decision.redispatches]
+    priority = (step.job or step.state.job).priority
+    return [_again(by_task[one], nodes[by_task[one].node_id], now, priority) for one in step.decision.redispatches]
 
 
-def _again(attempt: Attempt, node: NodeState, now: datetime) -> Task:
+def _again(attempt: Attempt, node: NodeState, now: datetime, priority: int) -> Task:
     """Return the next dispatch of the same attempt: the token before it is worth nothing any more."""
     token, number = new_token(), attempt.dispatch_no + 1
     update = {
@@ -177,6 +215,7 @@ def _again(attempt: Attempt, node: NodeState, now: datetime) -> Task:
         "dispatch_no": number,
         "token_hash": token_hash(token),
         "redispatch_at": now + timedelta(seconds=redispatch_after_seconds(number)),
+        "priority": priority,
     }
     again = attempt.model_copy(update=update)
     ref = None if node.input_ref is None else PayloadRef.model_validate(node.input_ref)
