@@ -1,10 +1,10 @@
-"""The `geodag` command: the local platform, the partner's side, the reviewer's side, the operator's side."""
+"""The `geodag` command: the sides of the local platform, of partners, reviewers, operators and authors."""
 
 import sys
 
 import typer
 
-from cli.commands import database, operate, review, steward, submit, up
+from cli.commands import database, operate, review, steward, submit, up, workflow
 from cli.errors import CliError, show_error
 
 app = typer.Typer(
@@ -37,6 +37,7 @@ for command in (
 app.command()(operate.jobs)
 app.command()(operate.events)
 app.add_typer(database.app, name="db")
+app.add_typer(workflow.app, name="workflow")
 
 
 def main() -> None:

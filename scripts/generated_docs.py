@@ -1,10 +1,11 @@
 """Writes the parts of the documents that the code knows better: state diagrams, the access table, settings.
 
-`python -m scripts.generated_docs` rewrites what stands between `<!-- generated: NAME -->` and `<!-- /generated -->`;
-`scripts/check` fails when a part is not current.
+`python -m scripts.generated_docs` rewrites what stands between `<!-- generated: NAME -->` and `<!-- /generated -->`,
+and files that are generated as a whole; `scripts/check` fails when one is not current.
 """
 
 import itertools
+import json
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -16,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from core.access import ACCESS_TABLE, Audience, Door
+from core.dag.author_schema import author_schema
 from core.identity import Role
 from core.lifecycle import (
     ASSET_RULES,
@@ -144,6 +146,14 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "processing": processing,
     "settings": settings,
 }
+
+
+def workflow_schema() -> str:
+    """Return the JSON Schema of workflow files."""
+    return json.dumps(author_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+FILES: Final[Mapping[str, Callable[[], str]]] = {"docs/workflow.schema.json": workflow_schema}
 PAGES: Final = ("docs/architecture.md", "docs/lifecycle.md", "docs/security.md", "docs/configuration.md")
 
 
@@ -160,11 +170,13 @@ def updated(page: str) -> str:
 
 
 def main() -> int:
-    """Rewrite the pages that are not current."""
+    """Rewrite the pages and files that are not current."""
     root = Path(__file__).resolve().parents[1]
     for name in PAGES:
         path = root / name
         path.write_text(updated(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, text in FILES.items():
+        (root / name).write_text(text(), encoding="utf-8")
     return 0
 
 

@@ -143,3 +143,26 @@ def _scalar(node: yaml.Node) -> Any:
             raise YamlProblem(f"{text} is not a JSON number", node.start_mark.line + 1)
         case _:
             raise YamlProblem(f"the tag {node.tag} is not allowed", node.start_mark.line + 1)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts with quotes wherever YAML 1.1 or the core schema would read something else than a text."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Escape line ends that only YAML 1.1 knows; written as they are they would become spaces."""
+        style = '"' if any(mark in text for mark in "\x85\u2028\u2029\ufeff") else None
+        return self.represent_scalar(f"{_TAG}str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+for _name, _pattern, _first in _CORE_SCHEMA:
+    _Dumper.add_implicit_resolver(f"{_TAG}core-{_name}", re.compile(f"^{_pattern}$"), list(_first) or None)
+
+
+def write_yaml(value: Any) -> str:
+    """Return a JSON value as YAML that `read_yaml` reads as the same value, keys in their order."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

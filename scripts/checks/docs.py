@@ -87,3 +87,7 @@ def _check_generated(root: Path) -> Iterator[Finding]:
         page = root / name
         if not page.exists() or generated_docs.updated(text := page.read_text(encoding="utf-8")) != text:
             yield Finding(name, 1, "its generated parts are not current; run python -m scripts.generated_docs")
+    for name, generate in generated_docs.FILES.items():
+        file = root / name
+        if not file.exists() or file.read_text(encoding="utf-8") != generate():
+            yield Finding(name, 1, "it is not current; run python -m scripts.generated_docs")

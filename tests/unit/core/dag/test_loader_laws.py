@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from core.dag.definition import Workflow
 from core.dag.loader import load_workflow
 from core.dag.problems import DefinitionError
+from core.dag.yaml_source import read_yaml, write_yaml
 from tests.unit.core.dag.laws import LAWS
 
 SHIPPED = yaml.safe_load((Path(__file__).parents[4] / "workflows" / "raster_ingest.yaml").read_text())
@@ -80,3 +81,16 @@ def test_any_text_loads_or_is_refused(text: str) -> None:
     error = refusal(text)
     assert error is not None
     assert error.file == "any.yaml"
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@LAWS
+@given(st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=4))
+def test_any_value_that_is_written_as_yaml_reads_as_the_same_value(value: dict[str, Any]) -> None:
+    assert read_yaml(write_yaml(value)).value == value

@@ -1,0 +1,106 @@
+"""`geodag workflow` on files, as an author runs it."""
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.commands.workflow import app
+from core.dag.loader import load_workflow
+
+SHIPPED = Path(__file__).parents[3] / "workflows"
+GOOD = """\
+workflow_id: demo
+version: "1.0"
+nodes:
+  start: {type: start, next: say}
+  say: {handler: echo, next: end}
+  end: {type: end}
+"""
+CARELESS = GOOD.replace("next: end}", "best_effort: true, next: end}").replace(
+    "nodes:", 'outputs: {said: "{{ nodes.say.output }}"}\nnodes:'
+)
+
+
+def run(*words: str | Path) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    """Write a file."""
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_lint_shows_the_canonical_form_of_a_good_file(tmp_path: Path) -> None:
+    file = written(tmp_path, "demo.yaml", GOOD)
+    result = run("lint", file)
+    assert result.exit_code == 0
+    document = result.stdout.removeprefix("---\n")
+    assert load_workflow(document, "again").definition_hash == load_workflow(GOOD, "demo").definition_hash
+    assert "version: 1\n" in document
+    assert "type: task" in document
+
+
+def test_lint_shows_every_problem_with_its_line_and_fails(tmp_path: Path) -> None:
+    bad = GOOD.replace("next: end}", "next: nowhere}").replace("handler: echo", "handler: ehco")
+    result = run("lint", written(tmp_path, "bad.yaml", bad), written(tmp_path, "careless.yaml", CARELESS))
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert [line.removeprefix(str(tmp_path)).split(": ")[0] for line in lines] == [
+        "/bad.yaml:5",
+        "/bad.yaml:5",
+        "/careless.yaml:3",
+    ]
+    assert "node say may have no output here" in lines[2]
+    assert "3 problems in 2 files" in str(result.exception)
+
+
+def test_lint_of_a_folder_checks_its_files_against_each_other(tmp_path: Path) -> None:
+    written(tmp_path, "a.yaml", GOOD)
+    written(tmp_path, "b.yaml", GOOD.replace("next: say", "next: say, description: other"))
+    written(tmp_path, "c.yaml", GOOD.replace("demo", "lonely\nreversed_by: nobody"))
+    written(tmp_path, "notes.txt", "no workflow")
+    result = run("lint", tmp_path, "--json")
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert [row["file"].removeprefix(str(tmp_path)) for row in answer["problems"]] == ["/b.yaml", "/c.yaml"]
+    assert "demo version 1 has other content" in answer["problems"][0]["message"]
+    assert "reversed_by names 'nobody'" in answer["problems"][1]["message"]
+
+
+def test_the_workflows_of_this_build_have_no_problem() -> None:
+    result = run("lint", SHIPPED, "--no-canonical")
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+def test_graph_prints_mermaid_and_svg() -> None:
+    result = run("graph", SHIPPED / "hello_world.yaml")
+    assert result.stdout.startswith("flowchart TD\n")
+    result = run("graph", SHIPPED / "hello_world.yaml", "--format", "svg")
+    assert ElementTree.fromstring(result.stdout).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_graph_of_a_bad_file_says_what_is_wrong(tmp_path: Path) -> None:
+    result = run("graph", written(tmp_path, "bad.yaml", GOOD.replace("next: end}", "next: nowhere}")))
+    assert result.exit_code == 1
+    assert "'nowhere', which is not a node" in str(result.exception)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_bytes(b"\xff\xfe")
+    assert "cannot be read" in str(run("lint", tmp_path / "bad.yaml").exception)
+
+
+def test_schema_prints_the_published_schema() -> None:
+    published = SHIPPED.parent / "docs" / "workflow.schema.json"
+    assert json.loads(run("schema").stdout) == json.loads(published.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("command", ["lint", "graph", "schema"])
+def test_every_command_explains_itself(command: str) -> None:
+    assert run(command, "--help").exit_code == 0

@@ -1,0 +1,163 @@
+from typing import Any
+
+import pytest
+
+from core.dag.certainty import certain_at, certain_at_end
+from core.dag.lint import lint
+from core.dag.problems import Report
+from core.dag.yaml_source import Source, read_yaml, write_yaml
+from tests.unit.core.dag.harness import task, workflow_of
+
+
+def advice(nodes: dict[str, Any], **fields: Any) -> list[str]:
+    """Return what lint says, with the node in front."""
+    report = Report("w.yaml", Source({}))
+    lint(workflow_of({"start": {"type": "start"}, **nodes}, **fields), report)
+    return [f"{problem.node}: {problem.message}" for problem in report.problems]
+
+
+def reader(*after: str, of: str = "nodes.a.output.n", join: str = "all_of", **fields: Any) -> dict[str, Any]:
+    """Return a task that reads an output."""
+    return task(*after, join=join, params={"got": f"{{{{ {of} }}}}"}, **fields)
+
+
+MAY_LACK: dict[str, dict[str, Any]] = {
+    "bypassed": {"a": task("start", when="{{ job.priority }} > 5"), "b": reader("a")},
+    "failed under best_effort": {"a": task("start", best_effort=True), "b": reader("a")},
+    "not taken": {
+        "c": {"type": "conditional", "depends_on": {"all_of": ["start"]}, "condition": "true", "on_true": ["a"]},
+        "a": task(),
+        "b": reader("a", "start"),
+    },
+    "one of two ways": {
+        "c": {
+            "type": "conditional",
+            "depends_on": {"all_of": ["start"]},
+            "condition": "true",
+            "on_true": ["a"],
+            "on_false": ["x"],
+        },
+        "a": task(),
+        "x": task(),
+        "b": reader("a", "x"),
+    },
+    "any of two": {"a": task("start"), "x": task("start"), "b": reader("a", "x", join="any_of")},
+    "done somehow": {"a": task("start"), "b": reader("a", join="all_done")},
+    "before one that may be not taken": {
+        "c": {"type": "conditional", "depends_on": {"all_of": ["start"]}, "condition": "true", "on_true": ["a"]},
+        "a": task(next=["x"]),
+        "x": task("start"),
+        "b": reader("x"),
+    },
+}
+
+
+@pytest.mark.parametrize("name", MAY_LACK)
+def test_an_output_that_may_be_missing_must_be_read_with_care(name: str) -> None:
+    (message,) = advice(MAY_LACK[name])
+    assert message.startswith("b: node a may have no output here")
+    assert "default(…), `is defined` or nodes.a.status" in message
+
+
+@pytest.mark.parametrize("name", MAY_LACK)
+@pytest.mark.parametrize(
+    "of",
+    [
+        "nodes.a.output.n | default(1)",
+        "nodes.a.output | default({})",
+        "1 if nodes.a.output.n is defined else 2",
+        "nodes.a.output.n if nodes.a.status == 'COMPLETED' else 2",
+        "nodes.a.status",
+    ],
+)
+def test_these_readers_take_care(name: str, of: str) -> None:
+    assert advice({**MAY_LACK[name], "b": {**MAY_LACK[name]["b"], "params": {"got": f"{{{{ {of} }}}}"}}}) == []
+
+
+CERTAIN: dict[str, dict[str, Any]] = {
+    "right before": {"a": task("start"), "b": reader("a")},
+    "far before": {"a": task("start"), "x": task("a"), "y": task("x", best_effort=True), "b": reader("y")},
+    "on the same way": {
+        "c": {"type": "conditional", "depends_on": {"all_of": ["start"]}, "condition": "true", "on_true": ["a"]},
+        "a": task(),
+        "b": reader("a"),
+    },
+    "before the choice": {
+        "a": task("start"),
+        "c": {
+            "type": "conditional",
+            "depends_on": {"all_of": ["a"]},
+            "condition": "{{ nodes.a.output.n }} > 1",
+            "on_true": ["x"],
+            "on_false": ["y"],
+        },
+        "x": task(),
+        "y": task(),
+        "b": reader("x", "y", join="any_of"),
+    },
+    "on a way that leads to all_of beside a certain one": {
+        "a": task("start"),
+        "c": {"type": "conditional", "depends_on": {"all_of": ["start"]}, "condition": "true", "on_true": ["x"]},
+        "x": task(),
+        "b": reader("x", "a"),
+    },
+    "before both of any_of": {"a": task("start"), "x": task("a"), "y": task("a"), "b": reader("x", "y", join="any_of")},
+}
+
+
+@pytest.mark.parametrize("name", CERTAIN)
+def test_an_output_that_is_always_there_may_be_read_plainly(name: str) -> None:
+    assert advice(CERTAIN[name]) == []
+
+
+def test_outputs_of_the_job_are_read_when_it_completed() -> None:
+    nodes = {"a": task("start"), "b": task("start", best_effort=True), "c": task("a", when="true")}
+    outputs = {key: f"{{{{ nodes.{key}.output.n }}}}" for key in nodes}
+    assert [message.split(" may")[0] for message in advice(nodes, outputs=outputs)] == [
+        "None: node b",
+        "None: node c",
+    ]
+    workflow = workflow_of({"start": {"type": "start"}, **nodes})
+    assert certain_at_end(workflow) == {"start", "a"}
+    assert certain_at(workflow)["c"] == {"start", "a"}
+
+
+def test_conditions_are_read_with_the_same_care() -> None:
+    nodes = {"a": task("start", best_effort=True), "b": task("a", when="{{ nodes.a.output.n }} > 1")}
+    assert len(advice(nodes)) == 1
+    nodes["b"] = task("a", when="{{ nodes.a.status }} == 'COMPLETED' and {{ nodes.a.output.n }} > 1")
+    assert advice(nodes) == []
+
+
+def test_a_conditional_that_may_choose_nothing_is_pointed_at() -> None:
+    choice = {"type": "conditional", "depends_on": {"all_of": ["start"]}, "condition": "true", "on_true": ["a"]}
+    for word, value in (("when", "true"), ("best_effort", True)):
+        (message,) = advice({"c": {**choice, word: value}, "a": task()})
+        assert message == f"c: a conditional with {word} may choose nothing; then all its ways run"
+    assert advice({"c": choice, "a": task()}) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "yes",
+        "on",
+        "null",
+        "~",
+        "0o17",
+        "0x1f",
+        "1_000",
+        "12:30",
+        "2026-01-01",
+        "1e3",
+        ".5",
+        "=",
+        "<<",
+        "",
+        " a ",
+        "a: b",
+    ],
+)
+def test_written_yaml_reads_as_the_same_value(value: str) -> None:
+    document = {"text": value, value or "key": [value, 1, 1.5, True, None, {"deep": value}]}
+    assert read_yaml(write_yaml(document)).value == document
