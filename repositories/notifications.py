@@ -18,6 +18,11 @@ def owner_channel(owner_id: str) -> str:
     return f"dag_owner_{owner_id}"
 
 
+def owner_channels(owner_ids: Iterable[str | None]) -> list[str]:
+    """Return the channels on which these owners hear; None stands for whoever takes a job that nobody owns."""
+    return [UNOWNED_CHANNEL if owner_id is None else owner_channel(owner_id) for owner_id in owner_ids]
+
+
 async def notify(conn: AsyncConnection[Any], channels: Iterable[str]) -> None:
     """Wake whoever listens on these channels."""
     await conn.execute("SELECT pg_notify(channel, '') FROM unnest(%s::text[]) AS channel", (sorted(set(channels)),))

@@ -17,6 +17,7 @@ from services.evaluation import Step, evaluate
 from services.loading import Locked, Past, lock_jobs
 from services.payload_desk import PayloadDesk
 from services.reopening import NOBODYS, Reopening
+from services.starting import all_born, with_children
 from services.work import Connection, pipelined
 from services.writing import DecisionWriter, OnJobEnded
 
@@ -87,9 +88,13 @@ class AdvanceService:
         return [self._evaluate(job, locked, may_expire) for job in jobs]
 
     def _evaluate(self, job: Job, locked: Locked, may_expire: bool) -> Step:
-        state = replace(locked.state(job.job_id, may_expire), rendered=self._desk.answers)
+        state = replace(
+            locked.state(job.job_id, may_expire), rendered=self._desk.answers, workflows=self._definitions.known
+        )
         step = evaluate(self._definitions.get(job.definition_hash), state, locked.now)
-        self._desk.want(job.job_id, step.decision.needs)
+        step = with_children(step, locked.now, self._definitions)
+        for one in (step, *all_born([step])):
+            self._desk.want(one.state.job.job_id, one.decision.needs)
         return step
 
     async def _with_pasts(self, conn: Connection, locked: Locked, jobs: Sequence[Job]) -> Locked:

@@ -2,8 +2,9 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from core.dag.catalogue import BrokenFile, WorkflowCatalogue
 from core.dag.definition import Workflow
@@ -21,6 +22,8 @@ class Definitions:
 
     def __init__(self, known: Iterable[Workflow] = ()) -> None:
         self._by_hash: OrderedDict[str, Workflow] = OrderedDict()
+        self.known: Mapping[str, Workflow] = MappingProxyType(self._by_hash)
+        """What is remembered now, by hash."""
         for workflow in known:
             self.add(workflow)
 
@@ -35,8 +38,20 @@ class Definitions:
         return self._by_hash.get(definition_hash)
 
     async def fetch(self, conn: Connection, definition_hashes: Iterable[str]) -> None:
-        """Remember those of the hashes that are not known yet; one that cannot be read stays unknown."""
-        missing = {one for one in definition_hashes if one not in self._by_hash}
+        """Remember the definitions of these hashes and of all child workflows in them.
+
+        One that cannot be read stays unknown; what was asked for last is forgotten last.
+        """
+        wanted, seen = set(definition_hashes), set[str]()
+        while wanted:
+            await self._read(conn, wanted - self._by_hash.keys())
+            found = wanted & self._by_hash.keys()
+            for definition_hash in found:
+                self._by_hash.move_to_end(definition_hash)
+            seen |= wanted
+            wanted = set[str]().union(*(self._by_hash[one].pins for one in found)) - seen
+
+    async def _read(self, conn: Connection, missing: Collection[str]) -> None:
         if not missing:
             return
         for row in await WorkflowRepository(conn).get_many(missing):

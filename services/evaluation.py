@@ -4,9 +4,10 @@ import logging
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from core.dag.child_jobs import CHILD_QUEUE
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance
-from core.dag.state import AttemptEnd, CommandDone, Decision, Disposition, Event, JobState
+from core.dag.state import AttemptEnd, ChildOrder, CommandDone, Decision, Disposition, Event, JobState
 from core.errors import ErrorDetail, WorkflowError
 from core.models.engine import Job
 from core.statuses import ATTEMPT_FINAL, JOB_FINAL, NODE_FINAL, AttemptState, JobStatus, NodeStatus
@@ -24,6 +25,8 @@ class Step:
     state: JobState
     decision: Decision
     job: Job | None
+    born: tuple["Step", ...] = ()
+    """First steps of the child jobs that it starts."""
 
     @property
     def ended(self) -> bool:
@@ -110,13 +113,14 @@ def _abandoned(state: JobState, now: datetime, error: Exception) -> Decision:
     detail = ErrorDetail(code="INTERNAL", message=message)
     ended = {"status": JobStatus.FAILED, "error": detail.model_dump(mode="json"), "completed_at": now}
     cancelled = {"status": NodeStatus.CANCELLED, "completed_at": now, "waiting_for": None, "not_before": None}
+    open_attempts = [attempt for attempt in state.attempts.values() if attempt.state not in ATTEMPT_FINAL]
+    reason = "the job failed"
     return Decision(
         job=state.job.model_copy(update=ended),
         nodes=tuple(n.model_copy(update=cancelled) for n in state.nodes.values() if n.status not in NODE_FINAL),
-        attempts_ended=tuple(
-            AttemptEnd(attempt.task_id, AttemptState.REVOKED, "the job failed")
-            for attempt in state.attempts.values()
-            if attempt.state not in ATTEMPT_FINAL
+        attempts_ended=tuple(AttemptEnd(one.task_id, AttemptState.REVOKED, reason) for one in open_attempts),
+        child_orders=tuple(
+            ChildOrder(one.task_id, "cancel", {}, "engine", reason) for one in open_attempts if one.queue == CHILD_QUEUE
         ),
         dispositions=tuple(Disposition(result.task_id, "poison", message) for result in state.results),
         commands_done=_not_obeyed(state),

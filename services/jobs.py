@@ -2,14 +2,12 @@
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from core.dag.definition import Workflow
-from core.dag.evaluator import initial_nodes
 from core.dag.inputs import resolve_inputs, resolve_priority
-from core.dag.state import Decision, Event, JobState
 from core.ids import JobId
 from core.models.engine import Job
 from core.payloads import PayloadRef, split, value_prefix
@@ -17,8 +15,8 @@ from core.statuses import JobStatus
 from repositories.notifications import UNOWNED_CHANNEL, clock, notify, owner_channel
 from repositories.workflows import WorkflowRepository
 from services.definitions import Definitions, Shelf
-from services.evaluation import Step, evaluate
 from services.payload_desk import PayloadDesk
+from services.starting import all_born, first_step
 from services.work import Connection
 from services.writing import DecisionWriter
 
@@ -117,18 +115,22 @@ class JobService:
         job = _new_job(workflow, stored, level, now).model_copy(
             update={"owner_id": owner, "correlation_id": correlation_id, "submitted_by": submitted_by}
         )
-        await WorkflowRepository(conn).insert(
-            workflow.definition_hash, workflow.workflow_id, workflow.version, workflow.to_json()
-        )
-        self._definitions.add(workflow)
-        step = _first_step(workflow, job, now)
-        self._desk.want(job.job_id, step.decision.needs)
-        await self._writer.create(conn, step, now)
+        await self._store(conn, workflow)
+        step = first_step(workflow, job, now, self._definitions)
+        for one in (step, *all_born([step])):
+            self._desk.want(one.state.job.job_id, one.decision.needs)
+        await self._writer.create(conn, [step], now)
         if owner is None:
             await notify(conn, [UNOWNED_CHANNEL])
         elif step.state.job.wake_at == now:
             await notify(conn, [owner_channel(owner)])
         return step.job or step.state.job
+
+    async def _store(self, conn: Connection, workflow: Workflow) -> None:
+        """Store the definition and those of its child workflows, which other instances may not have."""
+        for one in self._shelf.catalogue.with_children(workflow):
+            await WorkflowRepository(conn).insert(one.definition_hash, one.workflow_id, one.version, one.to_json())
+            self._definitions.add(one)
 
 
 def new_job_id() -> JobId:
@@ -137,7 +139,6 @@ def new_job_id() -> JobId:
 
 
 def _new_job(workflow: Workflow, stored: StoredInputs, priority: int, now: datetime) -> Job:
-    deadline = workflow.deadline_seconds
     return Job(
         job_id=stored.job_id,
         workflow_id=workflow.workflow_id,
@@ -150,22 +151,7 @@ def _new_job(workflow: Workflow, stored: StoredInputs, priority: int, now: datet
         version=1,
         owner_epoch=1,
         priority=priority,
-        deadline_at=None if deadline is None else now + timedelta(seconds=deadline),
+        deadline_at=workflow.deadline_at(now),
         created_at=now,
         updated_at=now,
     )
-
-
-def _first_step(workflow: Workflow, job: Job, now: datetime) -> Step:
-    """Evaluate a new job; one that would end at once is stored as it is and ends in the loop's first look.
-
-    Whoever creates a job writes rows that refer to it; the hook of an end has to find them.
-    """
-    created = Event("job_created", str(job.status), data={"workflow_id": job.workflow_id, "by": job.submitted_by})
-    state = JobState(job, {node.node_id: node for node in initial_nodes(workflow, job)})
-    step = evaluate(workflow, state, now)
-    if step.ended or step.job is None:
-        waiting = replace(state, job=job.model_copy(update={"wake_at": now}))
-        return Step(waiting, Decision(events=(created,)), None)
-    first = step.job.model_copy(update={"version": job.version})
-    return Step(state, replace(step.decision, events=(created, *step.decision.events)), first)

@@ -19,15 +19,13 @@ from core.statuses import AttemptState
 from core.wire import Release, ResultAnswer, ResultDisposition, TaskResult
 from repositories.database import AsyncPool
 from repositories.events import NewEvent
-from repositories.jobs import JobRepository
-from repositories.notifications import UNOWNED_CHANNEL, owner_channel
 from services.advance import AdvanceService
 from services.checkpoints import checkpoint_rows, save_checkpoints
 from services.evaluation import Step
 from services.loading import Locked, lock_jobs
 from services.reports import Verdict, judge
 from services.work import Connection, pipelined
-from services.writing import Reported
+from services.writing import Reported, owner_channels_of
 
 log = logging.getLogger(__name__)
 
@@ -91,18 +89,11 @@ class ResultService:
             results=[_settled(row, settled.get(row.task_id)) for row in rows],
             attempts=[verdict.end(locked.now) for verdict in verdicts if verdict.ends is not None],
             events=[_late_event(row, locked.now) for row in rows if row.processed],
-            channels=await _owner_channels(conn, theirs.difference(mine)),
+            # Who holds their job may have read the inbox already.
+            channels=await owner_channels_of(conn, theirs.difference(mine)),
         )
         await self._advance.writer.update(conn, steps, locked.now, reported)
         return steps
-
-
-async def _owner_channels(conn: Connection, job_ids: set[str]) -> list[str]:
-    """Return whom to tell of results that nobody applied: who holds their job may have read the inbox already."""
-    if not job_ids:
-        return []
-    owners = await JobRepository(conn).owners(job_ids)
-    return [UNOWNED_CHANNEL if owner is None else owner_channel(owner) for owner in owners]
 
 
 def _with_results(locked: Locked, fresh: Sequence[TaskResultRow]) -> Locked:

@@ -1,13 +1,13 @@
 """Writes the decisions of many jobs, one statement per table, in the transaction that holds their locks."""
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from core.dag import child_jobs
 from core.dag.apply import new_attempt
-from core.dag.child_jobs import child_job_id
 from core.dag.commands import DIRECT
 from core.dag.retry import redispatch_after_seconds
 from core.dag.state import AttemptEnd, ChildOrder, Dispatch, Event
@@ -22,10 +22,12 @@ from repositories.commands import CommandRepository
 from repositories.decisions import DecisionRepository, Written
 from repositories.documents import Pending
 from repositories.events import NewEvent
-from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL
+from repositories.jobs import JobRepository
+from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, notify, owner_channels
 from repositories.resets import ResetRepository
 from services.evaluation import Step
 from services.reopening import NOBODYS, Reopening
+from services.starting import all_born
 from services.work import Connection
 
 Task = tuple[Attempt, TaskMessage]
@@ -68,23 +70,27 @@ class DecisionWriter:
         self._on_job_ended = on_job_ended
         self._reopening = reopening
 
-    async def create(self, conn: Connection, step: Step, now: datetime) -> None:
-        """Store a job that was evaluated before it had rows; it has not ended yet."""
-        changed = {node.node_id: node for node in step.decision.nodes}
-        created = [_dispatched(step.state.job, one, now) for one in step.decision.dispatches]
+    async def create(self, conn: Connection, steps: Sequence[Step], now: datetime) -> None:
+        """Store jobs that were evaluated before they had rows, with their child jobs; none has ended yet."""
+        steps = [*steps, *all_born(steps)]
+        created = [_dispatched(step.state.job, one, now) for step in steps for one in step.decision.dispatches]
         await DecisionRepository(conn).create(
-            jobs=[step.job or step.state.job],
-            nodes=[changed.get(key, node) for key, node in step.state.nodes.items()],
-            attempts=[attempt for attempt, _ in created],
-            events=[_new_event(step.state.job, event, now) for event in step.decision.events],
+            jobs=[step.job or step.state.job for step in steps],
+            nodes=[node for step in steps for node in _nodes_of(step)],
+            attempts=[*(attempt for attempt, _ in created), *_parent_attempts(steps, now)],
+            events=[_new_event(step.state.job, event, now) for step in steps for event in step.decision.events],
         )
         if created:
             await self._queue.enqueue(conn, [message for _, message in created])
+        if owners := {step.state.job.owner_id for step in all_born(steps) if step.job is None}:
+            await notify(conn, owner_channels(owners))
 
     async def update(
         self, conn: Connection, steps: Sequence[Step], now: datetime, reported: Reported = NOTHING_REPORTED
     ) -> None:
         """Write decisions about locked jobs, and what was reported; run the hooks of jobs that ended or began anew.
+
+        The end of a child job is a result in the inbox of its parent: nothing of the parent is locked.
 
         Raises:
             StaleWrite: A job or node was not as it had been read.
@@ -98,6 +104,8 @@ class DecisionWriter:
         written = await self._write(conn, steps, now, created, repeated, reported)
         await self._answer_commands(conn, steps, now)
         await self._send(conn, steps, created, repeated)
+        if born := [child for step in steps for child in step.born]:
+            await self.create(conn, born, now)
         nodes = sum(len(step.decision.nodes) for step in steps)
         _check((await written.rows())[0], len(steps), nodes)
         for step in steps:
@@ -132,6 +140,8 @@ class DecisionWriter:
         reported: Reported,
     ) -> Pending[Written]:
         inserted = {row.task_id for row in reported.results}
+        ended = [row for step in steps if (row := _end_of_child(step, now)) is not None]
+        parents = await owner_channels_of(conn, {row.job_id for row in ended})
         settled = [d for step in steps for d in step.decision.dispositions if d.task_id not in inserted]
         ends = [_ended(end, now) for step in steps for end in step.decision.attempts_ended]
         events = [_new_event(step.state.job, event, now) for step in steps for event in step.decision.events]
@@ -140,12 +150,12 @@ class DecisionWriter:
         return await DecisionRepository(conn).update(
             jobs=[step.job for step in steps if step.job is not None],
             nodes=[_changed(step, node) for step in steps for node in step.decision.nodes],
-            new_attempts=[attempt for attempt, _ in created],
+            new_attempts=[*(attempt for attempt, _ in created), *_parent_attempts(steps, now)],
             attempts=[*reported.attempts, *ends, *(_sent_again(attempt) for attempt, _ in repeated)],
-            new_results=reported.results,
+            new_results=[*reported.results, *ended],
             results=[{"task_id": one.task_id, "disposition": one.disposition} for one in settled],
             events=[*reported.events, *events],
-            channels=[*reported.channels, *channels],
+            channels=[*reported.channels, *channels, *parents],
         )
 
     async def _send(
@@ -165,6 +175,29 @@ def _with_outputs(job: Job, outputs: Mapping[str, Any] | None) -> Job:
     return job if job.outputs_ref is None else job.model_copy(update={"outputs": outputs})
 
 
+def _end_of_child(step: Step, now: datetime) -> TaskResultRow | None:
+    return child_jobs.result_of(step.job, now) if step.ended and step.job is not None else None
+
+
+def _parent_attempts(steps: Iterable[Step], now: datetime) -> list[Attempt]:
+    """Return the attempts that child jobs work for, with tokens that nobody knows."""
+    return [
+        child_jobs.new_attempt(step.job or step.state.job, start, now, token_hash(new_token()))
+        for step in steps
+        for start in step.decision.child_jobs
+    ]
+
+
+def _nodes_of(step: Step) -> list[NodeState]:
+    changed = {node.node_id: node for node in step.decision.nodes}
+    return [changed.get(key, node) for key, node in step.state.nodes.items()]
+
+
+async def owner_channels_of(conn: Connection, job_ids: Collection[str]) -> list[str]:
+    """Return whom to tell of rows that somebody else has to act on."""
+    return owner_channels(await JobRepository(conn).owners(job_ids)) if job_ids else []
+
+
 def _check(written: Written, jobs: int, nodes: int) -> None:
     if (written.jobs, written.nodes) != (jobs, nodes):
         raise StaleWrite(
@@ -182,7 +215,7 @@ def _ended(end: AttemptEnd, now: datetime) -> dict[str, Any]:
 
 def _handed_down(order: ChildOrder) -> dict[str, Any]:
     return {
-        "job_id": child_job_id(order.task_id),
+        "job_id": child_jobs.child_job_id(order.task_id),
         "kind": order.kind,
         "args": order.args,
         "actor": order.actor,

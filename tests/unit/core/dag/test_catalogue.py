@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from core.dag.catalogue import load_folder
+from core.dag.catalogue import BrokenFile, load_folder
 from core.dag.definition import Workflow
 from core.errors import NotFound
 
@@ -70,3 +70,65 @@ def test_every_workflow_that_ships_loads_and_survives_its_json_form() -> None:
     assert shipped <= set(catalogue.ids())
     for workflow in catalogue.workflows.values():
         assert Workflow.from_json(workflow.to_json()).definition_hash == workflow.definition_hash
+
+
+def calling(workflow_id: str, child: str, inputs: str = "{}", extra: str = "") -> str:
+    call = f"call: {{type: workflow, workflow_id: {child}, inputs: {inputs}{extra}, next: end}}"
+    nodes = f"nodes:\n  start: {{type: start, next: call}}\n  {call}\n  end: {{type: end}}\n"
+    return f"workflow_id: {workflow_id}\nversion: 1\n{nodes}"
+
+
+def test_a_child_that_is_not_there_is_named_with_file_line_and_node() -> None:
+    catalogue = load_folder({"a.yaml": calling("a", "nobody"), "b.yaml": text("b")})
+    assert catalogue.ids() == ("b",)
+    assert [item.error for item in catalogue.broken] == [
+        "a.yaml:5: node call: there is no usable workflow 'nobody'",
+    ]
+
+
+def test_workflows_that_contain_each_other_are_broken_and_so_is_what_needs_them() -> None:
+    files = {
+        "a": calling("a", "b"),
+        "b": calling("b", "a"),
+        "c": calling("c", "a"),
+        "d": text("d", extra="reversed_by: c\n"),
+    }
+    catalogue = load_folder({**files, "e": text("e")})
+    assert catalogue.ids() == ("e",)
+    assert [item.file for item in catalogue.broken] == ["a", "b", "c", "d"]
+    assert "contain each other: " in catalogue.broken[0].error
+    assert "no usable workflow 'a'" in catalogue.broken[2].error
+    assert "reversed_by names 'c'" in catalogue.broken[3].error
+
+
+def test_inputs_that_a_child_does_not_take_are_found_when_the_folder_loads() -> None:
+    leaf = text("leaf", extra="inputs: {path: {type: string, required: true}}\n")
+    catalogue = load_folder({"a": calling("a", "leaf"), "b": calling("b", "leaf", "{path: 7, x: 1}"), "leaf": leaf})
+    assert [item.error.splitlines() for item in catalogue.broken] == [
+        ["a:5: node call: workflow leaf needs the input 'path'"],
+        [
+            "b:5: node call: workflow leaf has no input 'x'; it has path",
+            "b:5: node call: inputs.path of workflow leaf must be string, got integer",
+        ],
+    ]
+
+
+def test_templates_of_inputs_are_checked_like_those_of_params() -> None:
+    catalogue = load_folder({"a": calling("a", "leaf", '{x: "{{ nodes.end.output.y }}"}'), "leaf": text("leaf")})
+    assert "not upstream" in catalogue.broken[0].error
+
+
+def test_an_author_cannot_pin_a_child_by_hand() -> None:
+    catalogue = load_folder({"a": calling("a", "leaf", extra=", definition_hash: abc"), "leaf": text("leaf")})
+    assert "definition_hash is not a word of the language" in catalogue.broken[0].error
+
+
+def test_without_a_workflow_those_that_run_it_are_gone_too() -> None:
+    files = {"a": calling("a", "b"), "b": calling("b", "leaf"), "leaf": text("leaf"), "z": text("z")}
+    catalogue = load_folder(files).without(("leaf", 1), BrokenFile("leaf version 1", "why"))
+    assert catalogue.ids() == ("z",)
+    assert [(item.file, item.error) for item in catalogue.broken] == [
+        ("leaf version 1", "why"),
+        ("a version 1", "runs leaf version 1"),
+        ("b version 1", "runs leaf version 1"),
+    ]
