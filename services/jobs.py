@@ -12,7 +12,8 @@ from core.ids import JobId
 from core.models.engine import Job
 from core.payloads import PayloadRef, split, value_prefix
 from core.statuses import JobStatus
-from repositories.notifications import UNOWNED_CHANNEL, clock, notify, owner_channel
+from repositories.commands import CommandRepository
+from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
 from repositories.workflows import WorkflowRepository
 from services.definitions import Definitions, Shelf
 from services.payload_desk import PayloadDesk
@@ -110,13 +111,14 @@ class JobService:
         workflow = self._shelf.catalogue.get(workflow_id, version)
         stored = stored or StoredInputs(new_job_id(), resolve_inputs(workflow, inputs))
         level = resolve_priority(priority, workflow.priority)
-        now = (await (await clock(conn)).rows())[0]
+        (moment,) = await (await CommandRepository(conn).moment([])).rows()
+        now = moment.now
         owner = self._current_owner()
         job = _new_job(workflow, stored, level, now).model_copy(
             update={"owner_id": owner, "correlation_id": correlation_id, "submitted_by": submitted_by}
         )
         await self._store(conn, workflow)
-        step = first_step(workflow, job, now, self._definitions)
+        step = first_step(workflow, job, now, self._definitions, moment.pauses)
         for one in (step, *all_born([step])):
             self._desk.want(one.state.job.job_id, one.decision.needs)
         await self._writer.create(conn, [step], now)

@@ -14,14 +14,16 @@ from services.definitions import Definitions
 from services.evaluation import Step, evaluate
 
 
-def first_step(workflow: Workflow, job: Job, now: datetime, definitions: Definitions) -> Step:
+def first_step(
+    workflow: Workflow, job: Job, now: datetime, definitions: Definitions, pauses: frozenset[str] = frozenset()
+) -> Step:
     """Evaluate a new job; one that would end at once is stored as it is and ends in the loop's first look.
 
     Whoever creates a job writes rows that refer to it; the hook of an end has to find them.
     """
     created = Event("job_created", str(job.status), data={"workflow_id": job.workflow_id, "by": job.submitted_by})
     nodes = {node.node_id: node for node in initial_nodes(workflow, job)}
-    state = JobState(job, nodes, workflows=definitions.known)
+    state = JobState(job, nodes, workflows=definitions.known, pauses=pauses)
     step = evaluate(workflow, state, now)
     if step.ended or step.job is None:
         waiting = replace(state, job=job.model_copy(update={"wake_at": now}))
@@ -38,7 +40,8 @@ def with_children(step: Step, now: datetime, definitions: Definitions) -> Step:
         workflow = definitions.get(start.definition_hash)
         if workflow is None:
             raise WorkflowError(f"the definition {start.definition_hash} of {start.workflow_id} cannot be read")
-        born.append(first_step(workflow, child_jobs.new_job(parent, start, workflow, now), now, definitions))
+        job = child_jobs.new_job(parent, start, workflow, now)
+        born.append(first_step(workflow, job, now, definitions, step.state.pauses))
     return replace(step, born=tuple(born))
 
 

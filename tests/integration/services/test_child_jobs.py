@@ -9,8 +9,11 @@ from core.dag.child_jobs import CHILD_QUEUE, child_job_id
 from core.ids import task_id
 from core.models.engine import Job
 from core.wire import ClaimOutcome, TaskMessage, TaskResult, TaskStatus
+from repositories.commands import CommandRepository
 from repositories.database import AsyncPool
 from services.definitions import Definitions
+from services.work import pipelined
+from tests.integration.services.test_isolation import break_definition
 from tests.support.engine import Engine, HandWorker, workflows_of
 
 TOP = """
@@ -217,3 +220,69 @@ async def test_a_child_belongs_to_the_owner_of_its_parent(pool: AsyncPool, owner
     engine.owner_id = owner
     ids, _ = await started(engine)
     assert {job.owner_id for job in await jobs_of(engine, ids)} == {owner}
+
+
+async def order(engine: Engine, job_id: str, kind: str, **args: Any) -> None:
+    async with pipelined(engine.pool) as conn:
+        await CommandRepository(conn).put(job_id, kind, args, "ann", None)
+    await engine.advance(job_id)
+
+
+async def test_a_cancel_of_the_parent_goes_down_to_the_last_child(pool: AsyncPool) -> None:
+    engine = engine_of(pool)
+    worker = HandWorker(engine)
+    ids, message = await started(engine)
+    await worker.claim(message)
+    await order(engine, ids[0], "cancel")
+    for job_id in ids[1:]:
+        await engine.advance(job_id)
+    assert [job.status for job in await jobs_of(engine, ids)] == ["CANCELLED"] * 3
+    assert (await engine.attempt(message.task_id))["state"] == "revoked"
+    late = await worker.complete(message)
+    assert late[0].disposition == "superseded"
+    rows = await engine.query(
+        "SELECT job_id, disposition FROM dagapp.dag_task_results WHERE job_id = ANY(%s)", list(ids[:2])
+    )
+    assert len(rows) == 2
+    await settle(engine, ids)
+    rows = await engine.query("SELECT DISTINCT disposition FROM dagapp.dag_task_results")
+    assert [row["disposition"] for row in rows] == ["superseded"]
+    assert [job.status for job in await jobs_of(engine, ids)] == ["CANCELLED"] * 3
+
+
+async def test_pause_resume_and_priority_go_down(pool: AsyncPool) -> None:
+    engine = engine_of(pool)
+    ids, _ = await started(engine)
+
+    async def all_ordered(kind: str, **args: Any) -> list[Job]:
+        await order(engine, ids[0], kind, **args)
+        for job_id in ids[1:]:
+            await engine.advance(job_id)
+        return await jobs_of(engine, ids)
+
+    assert all(job.paused_at for job in await all_ordered("pause"))
+    assert not any(job.paused_at for job in await all_ordered("resume"))
+    assert [job.priority for job in await all_ordered("priority", priority="backfill")] == [1, 1, 1]
+    assert (await engine.message(ids[2])).priority == 1
+
+
+async def test_a_parent_that_cannot_be_evaluated_any_more_leaves_no_child_behind(pool: AsyncPool) -> None:
+    engine = engine_of(pool)
+    ids, _ = await started(engine)
+    await engine.query("UPDATE dagapp.dag_jobs SET evaluation_failures = 4 WHERE job_id = %s", ids[0])
+    await break_definition(engine, ids[0])
+    await engine.advance(ids[0])
+    assert (await engine.job(ids[0])).status == "FAILED"
+    assert [one["kind"] for one in await commands(engine, ids[1])] == ["cancel"]
+
+
+@pytest.mark.parametrize("switch", ["pause:all", "pause:workflow:mid", "pause:queue:functionapp-tasks"])
+async def test_a_pause_switch_holds_what_is_created_under_it(pool: AsyncPool, switch: str) -> None:
+    engine = engine_of(pool)
+    await engine.query("INSERT INTO dagapp.dag_settings (key, value, updated_by) VALUES (%s, 'true', 'test')", switch)
+    top = await engine.create("top", {"message": "hi"})
+    assert await engine.messages() == []
+    await engine.query("DELETE FROM dagapp.dag_settings")
+    for job_id in family(top):
+        await engine.advance(job_id)
+    assert [message.params for message in await engine.messages()] == [{"message": "hi!?"}]
