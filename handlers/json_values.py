@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from core.dag.json_values import MAX_DEPTH, MAX_INTEGER_BITS
 from core.errors import GeodagError
 
 
@@ -13,27 +14,30 @@ class NotJson(GeodagError):
     """A handler returned something that JSON, or PostgreSQL's jsonb, cannot hold."""
 
 
-def to_json(value: Any, path: str = "output") -> Any:
+def to_json(value: Any, path: str = "output", depth: int = 0) -> Any:
     """Return `value` as dicts, lists, text, numbers, booleans and None; numpy scalars become numbers.
 
     Raises:
-        NotJson: NaN, infinity, U+0000, a lone surrogate, a key that is no text, or any other type; names the path.
+        NotJson: NaN, infinity, U+0000, a lone surrogate, a key that is no text, an integer of more than 4,096 bits,
+            more than 100 levels, or any other type; names the path.
     """
+    if depth > MAX_DEPTH:
+        raise NotJson(f"{path} is nested deeper than {MAX_DEPTH} levels", field=path)
     match value:
         case None | bool():
             return value
         case str():
             return _text(value, path)
         case int():
-            return int(value)
+            return _integer(int(value), path)
         case float():
             return _finite(float(value), path)
         case BaseModel():
-            return to_json(value.model_dump(by_alias=True), path)
+            return to_json(value.model_dump(by_alias=True), path, depth)
         case Mapping():
-            return {_key(key, path): to_json(item, f"{path}.{key}") for key, item in value.items()}
+            return {_key(key, path): to_json(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
         case list() | tuple():
-            return [to_json(item, f"{path}[{index}]") for index, item in enumerate(value)]
+            return [to_json(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
         case _:
             return _scalar(value, path)
 
@@ -49,6 +53,12 @@ def _text(value: str, path: str) -> str:
     if not value.isascii() and safe_text(value) != value:
         raise NotJson(f"{path} contains a lone surrogate, which is not Unicode text", field=path)
     return str(value)
+
+
+def _integer(value: int, path: str) -> int:
+    if value.bit_length() > MAX_INTEGER_BITS:
+        raise NotJson(f"{path} is an integer of {value.bit_length()} bits", field=path)
+    return value
 
 
 def _finite(value: float, path: str) -> float:

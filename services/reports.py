@@ -108,7 +108,7 @@ def _reported(result: TaskResult, attempt: Attempt) -> dict[str, Any]:
         "metrics": result.metrics,
     }
     try:
-        check_json(facts, "result")
+        check_json(facts, "result", depth=-1)  # the columns are no level of the output
     except NotJson as error:
         return _invalid(error.detail.message, error.detail.field)
     if result.output_ref is not None and not is_output_of(result.output_ref, attempt.job_id, attempt.task_id):

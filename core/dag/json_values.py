@@ -8,6 +8,9 @@ from core.errors import GeodagError
 MAX_INTEGER_BITS = 4096
 """Python refuses to write integers of more than 4,300 digits; nobody needs half of that."""
 
+MAX_DEPTH = 100
+"""Lists and mappings in each other; readers of JSON give up between 200 and 1,000 levels."""
+
 
 class NotJson(GeodagError):
     """A value cannot be stored as JSON."""
@@ -15,11 +18,13 @@ class NotJson(GeodagError):
     code = "NOT_JSON"
 
 
-def check_json(value: Any, path: str) -> None:
+def check_json(value: Any, path: str, depth: int = 0) -> None:
     """Raise `NotJson` naming the path of the first thing in `value` that JSON storage refuses.
 
     Shape: dict with text keys, list, str, int, finite float, bool, None; anything else is refused by its type name.
     """
+    if depth > MAX_DEPTH:
+        raise NotJson(f"{path} is nested deeper than {MAX_DEPTH} levels", field=path)
     match value:
         case None | bool():
             return
@@ -32,10 +37,10 @@ def check_json(value: Any, path: str) -> None:
         case dict():
             for key, item in value.items():
                 _check_key(key, path)
-                check_json(item, f"{path}.{key}")
+                check_json(item, f"{path}.{key}", depth + 1)
         case list() | tuple():
             for index, item in enumerate(value):
-                check_json(item, f"{path}[{index}]")
+                check_json(item, f"{path}[{index}]", depth + 1)
         case _:
             raise NotJson(f"{path} is a {type(value).__name__}, which JSON does not have", field=path)
 

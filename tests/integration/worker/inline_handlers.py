@@ -17,3 +17,9 @@ async def write(ctx: InlineContext, params: Any) -> Outcome:
     async with ctx.transaction() as conn:
         row = await (await conn.execute("SELECT current_user")).fetchone()
     return Outcome({"user": row[0]})
+
+
+async def answer(ctx: InlineContext, params: Any) -> Outcome:
+    """Return what JSON has no word for."""
+    values = {"nan": float("nan"), "inf": float("inf"), "nul": "a\0b", "huge": 2**5000, "set": {1}}
+    return Outcome({"mean": values[params.what]})

@@ -103,7 +103,18 @@ def link_out(ctx: ProcessContext, params: Any) -> Outcome:
 
 
 def answer(ctx: ProcessContext, params: Any) -> Outcome:
-    values = {"nan": float("nan"), "nul": "a\0b", "set": {1}, "key": {1: 2}}
+    import numpy
+
+    values = {
+        "nan": float("nan"),
+        "inf": numpy.float32("-inf"),
+        "nul": "a\0b",
+        "set": {1},
+        "key": {1: 2},
+        "huge": 2**5000,
+        "array": numpy.arange(3),
+        "numbers": [numpy.float64(0.5), numpy.int64(2**53 + 1), numpy.bool_(True), 2**70],
+    }
     return Outcome({"deep": [{"bad": values[params.what]}]})
 
 

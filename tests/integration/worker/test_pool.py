@@ -193,12 +193,25 @@ async def test_a_handler_that_is_told_to_stop_can_stop_by_itself(bench: Bench) -
 
 
 @pytest.mark.parametrize(
-    ("what", "said"), [("nan", "is nan"), ("nul", r"U\+0000"), ("set", "is a set"), ("key", "a key of type int")]
+    ("what", "said"),
+    [
+        ("nan", "is nan"),
+        ("inf", "is -inf"),
+        ("nul", r"U\+0000"),
+        ("set", "is a set"),
+        ("key", "a key of type int"),
+        ("huge", "5001 bits"),
+        ("array", "is a ndarray"),
+    ],
 )
 async def test_an_output_that_is_not_json_fails_naming_the_path(bench: Bench, what: str, said: str) -> None:
     failure = error(await bench.run("answer", what=what))
     assert failure.field.startswith("output.deep[0].bad")
     assert re.search(said, failure.message)
+
+
+async def test_numbers_of_numpy_and_large_integers_stay_exact(bench: Bench) -> None:
+    assert done(await bench.run("answer", what="numbers")) == {"deep": [{"bad": [0.5, 2**53 + 1, True, 2**70]}]}
 
 
 async def test_what_native_code_prints_neither_blocks_nor_breaks_the_protocol(bench: Bench) -> None:

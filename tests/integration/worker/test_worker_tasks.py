@@ -265,6 +265,16 @@ async def test_an_output_that_breaks_its_contract_fails_naming_the_path(dispatch
     assert "output.deep[0].bad is nan" in result.error.message
 
 
+@pytest.mark.parametrize("what", ["nan", "inf", "nul", "huge", "set"])
+async def test_an_inline_output_that_is_no_json_fails_naming_the_path(dispatch: Dispatcher, what: str) -> None:
+    async with running():
+        await dispatch("job_a_0", "inline.answer", {"what": what})
+        result = await dispatch.result("job_a_0")
+    assert result.error is not None
+    assert (result.status, result.error.field) == (TaskStatus.FAILED, "output.mean")
+    assert result.error.classification is Classification.PERMANENT
+
+
 async def test_a_handlers_transaction_commits_only_while_its_attempt_is_leased(
     dispatch: Dispatcher, conn: AsyncConnection[Any]
 ) -> None:

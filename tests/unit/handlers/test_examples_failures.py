@@ -13,6 +13,13 @@ from handlers.json_values import NotJson, to_json
 LOG = logging.getLogger("test")
 
 
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 class Colour(StrEnum):
     RED = "red"
 
@@ -39,6 +46,8 @@ class Point(BaseModel):
         (np.bool_(True), True),
         (np.uint8(255), 255),
         (np.array(3), 3),
+        (2**4000, 2**4000),
+        (nested(100), nested(100)),
     ],
 )
 def test_values_that_are_json_pass_and_numpy_scalars_become_numbers(value: Any, expected: Any) -> None:
@@ -61,6 +70,8 @@ def test_values_that_are_json_pass_and_numpy_scalars_become_numbers(value: Any, 
         ({"k": b"bytes"}, "output.k"),
         ({"k": np.arange(2)}, "output.k"),
         ({"k": {1, 2}}, "output.k"),
+        ({"n": [2**5000]}, "output.n[0]"),
+        (nested(101), "output" + "[0]" * 101),
     ],
 )
 def test_values_that_are_not_json_fail_naming_the_path(value: Any, path: str) -> None:
