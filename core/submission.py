@@ -13,6 +13,7 @@ from core.errors import Forbidden, ParameterInvalid, ParameterMissing
 from core.handlers_catalog import RasterOptions
 from core.identity import Caller
 from core.models.business import Platform
+from core.payloads import is_payload
 from core.ports import BlobRef
 
 Json = dict[str, Any]
@@ -211,6 +212,8 @@ def _is_blob(source: Mapping[str, Any]) -> bool:
 
 
 def _allowed(ref: BlobRef, allowed: Iterable[Mapping[str, Any]]) -> bool:
+    if is_payload(ref.container, ref.name):
+        return False
     rules = (s for s in allowed if _is_blob(s))
     return any(s["container"] == ref.container and ref.name.startswith(s.get("prefix", "")) for s in rules)
 

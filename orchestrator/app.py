@@ -59,6 +59,7 @@ from services.claims import ClaimService
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
 from services.payload_desk import PayloadDesk
+from services.payload_upkeep import PayloadUpkeep
 from services.publish import on_job_ended
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
@@ -270,7 +271,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _chores(ctx: Context) -> Sequence[Chore]:
-    return (ctx.recover.prepare_months, ctx.recover.forget_dead, ctx.business.reviews.remind)
+    values = PayloadUpkeep(ctx.pool, ctx.desk.store)
+    return (ctx.recover.prepare_months, ctx.recover.forget_dead, ctx.business.reviews.remind, values.remove_orphans)
 
 
 async def _run(ctx: Context) -> None:

@@ -1,4 +1,4 @@
-"""What has to be done now and then, by whichever instance comes first: months, dead boots, reviews."""
+"""What has to be done now and then, by whichever instance comes first: months, dead boots, reviews, values."""
 
 import asyncio
 import logging

@@ -60,6 +60,11 @@ class JobRepository:
             )
             return await cursor.fetchone()
 
+    async def known_among(self, job_ids: Sequence[str]) -> set[str]:
+        """Return those of the ids that are jobs."""
+        cursor = await self._conn.execute("SELECT job_id FROM dagapp.dag_jobs WHERE job_id = ANY(%s)", (list(job_ids),))
+        return {row[0] for row in await cursor.fetchall()}
+
     async def newest(self, status: JobStatus | None, limit: int) -> Sequence[Job]:
         """Return the newest jobs, of one status or of all."""
         async with self._conn.cursor(row_factory=class_row(Job)) as cursor:

@@ -5,7 +5,8 @@ are not what was stored raise `PayloadLost`.
 """
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from core.errors import Conflict, DataError
 from core.payloads import (
     CONTAINER,
     MAX_BYTES,
+    PREFIX,
     PayloadRef,
     ValueTooLarge,
     decode,
@@ -132,6 +134,11 @@ class PayloadStore:
             return await self._blobs.stage(_place(ref), scratch)
         except DataError as error:
             raise missing(ref) from error
+
+    async def jobs(self) -> Mapping[str, datetime]:
+        """Return the jobs that have stored values, also those that do not exist, and when the last one came."""
+        folders = await self._blobs.folders(CONTAINER, PREFIX)
+        return {one.prefix.removeprefix(PREFIX).rstrip("/"): one.modified_at for one in folders}
 
     async def remove(self, job_id: str) -> int:
         """Delete every stored value of a job and return how many there were."""

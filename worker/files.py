@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 
 from core.errors import GeodagError
+from core.payloads import is_payload
 from core.ports import BlobRef
 from core.wire import TaskMessage
 from worker.state_dir import file_name
@@ -26,7 +27,10 @@ def output_blob(message: TaskMessage, scratch: Path, file: str) -> tuple[Path, B
     source = scratch / "out" / file
     if Path(file).name != file or file.startswith(".") or not _is_plain_file(source):
         raise GeodagError("the handler named an output file that is no plain file in its folder", value=file)
-    return source, BlobRef.parse(f"{message.params['output_prefix']}/{message.task_id}/{file}")
+    ref = BlobRef.parse(f"{message.params['output_prefix']}/{message.task_id}/{file}")
+    if is_payload(ref.container, ref.name):
+        raise GeodagError("files cannot be written among the stored values of jobs", field="output_prefix")
+    return source, ref
 
 
 def _is_plain_file(path: Path) -> bool:

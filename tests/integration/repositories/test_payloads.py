@@ -96,6 +96,7 @@ async def test_all_values_of_a_job_go_together(store: PayloadStore, silver: Path
     await store.put(PREFIX, DATA)
     await store.put("payloads/job1/job1_a_0/", b"{}")
     kept = await store.put(value_prefix("job10"), DATA)
+    assert set(await store.jobs()) == {"job1", "job10"}
     assert await store.remove("job1") == 2
     await store.check(kept)
     assert [path.name for path in (silver / "payloads").iterdir()] == ["job10"]

@@ -21,6 +21,7 @@ from repositories.database import AsyncPool
 from repositories.payloads import PayloadStore
 from services import payload_desk
 from services.payload_desk import MakerDied
+from services.payload_upkeep import PayloadUpkeep
 from services.work import pipelined
 from tests.support.engine import Engine, HandWorker, workflows_of
 from tests.support.waiting import await_until
@@ -409,3 +410,13 @@ async def test_20_megabytes_and_100_000_items_do_not_grow_this_process(engine: E
     counts = [len(json.loads(line)) async for line in engine.store.lines(lines.ref)]
     assert (counts, lines.length) == ([500] * 200, 100_000)
     assert grown < 10_000_000, grown
+
+
+async def test_values_of_jobs_that_are_gone_or_never_came_are_removed_after_a_day(engine: Engine) -> None:
+    kept = (await create(engine, {"data": {"x": "y" * 100_000}})).job_id
+    for job_id in ("young", "old"):
+        await engine.store.put(f"payloads/{job_id}/values/", encode("x", "x"))
+    for job_id in (kept, "old"):
+        os.utime(engine.blob_root / "silver/payloads" / job_id, (0, 0))
+    assert await PayloadUpkeep(engine.pool, engine.store).remove_orphans() == 1
+    assert set(await engine.store.jobs()) == {kept, "young"}

@@ -257,6 +257,21 @@ async def test_a_handler_cannot_have_foreign_files_uploaded(
     assert await blobs.delete_prefix("silver", "x") == 0
 
 
+async def test_no_file_is_written_among_the_stored_values(
+    dispatch: Dispatcher, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "in").write_bytes(b"abc")
+    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
+    await blobs.upload(tmp_path / "in", BlobRef("bronze", "in"))
+    params = {"source": "bronze/in", "file": "a.bin", "output_prefix": "silver/payloads/other/values"}
+    async with running():
+        await dispatch("job_a_0", "write_file", params)
+        result = await dispatch.result("job_a_0")
+    assert result.error is not None
+    assert result.error.field == "output_prefix"
+    assert await blobs.delete_prefix("silver", "payloads") == 0
+
+
 async def test_an_output_that_breaks_its_contract_fails_naming_the_path(dispatch: Dispatcher) -> None:
     async with running():
         await dispatch("job_a_0", "answer", {"what": "nan"})

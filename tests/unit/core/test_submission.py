@@ -46,6 +46,17 @@ def refusal(sent: dict[str, Any], header_key: str | None = None) -> tuple[str, s
     return refused.value.detail.code, refused.value.detail.field
 
 
+def test_stored_values_of_jobs_are_no_source_whatever_a_platform_may_read() -> None:
+    everything = DDH.model_copy(update={"allowed_sources": [{"container": "silver"}]})
+    for name, allowed in (("payloads/job/values/x.json", False), ("a/payloads/x.tif", True)):
+        sent = body(source={"container_name": "silver", "blob_name": name})
+        if allowed:
+            assert parse_submission(sent, everything).source.name == name
+        else:
+            with pytest.raises(Forbidden):
+                parse_submission(sent, everything)
+
+
 def test_the_asset_id_of_the_specification_is_reproduced() -> None:
     assert parse_submission(body(), DDH).asset_id == "a9234e9e7b1ae7c5151568522b54db33"
     assert ids.asset_id("ddh", {"resource_id": "shapefile", "dataset_id": "0038272"}) == (
