@@ -14,8 +14,9 @@ from psycopg import AsyncConnection, Connection, conninfo, errors
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
 from core.errors import DatabaseUnavailable
+from repositories.piped import PipedConnection
 
-AsyncPool = AsyncConnectionPool[AsyncConnection[Any]]
+AsyncPool = AsyncConnectionPool[PipedConnection]
 SyncPool = ConnectionPool[Connection[Any]]
 
 CONNECTION_PARAMETERS: Final = {
@@ -55,6 +56,7 @@ def async_pool(dsn: str, *, name: str, min_size: int = 2, max_size: int = 10) ->
     """Return a closed pool; `async with` opens it without waiting, so a process may start before its database."""
     return AsyncConnectionPool(
         make_conninfo(dsn, name),
+        connection_class=PipedConnection,
         kwargs={"prepare_threshold": None},
         min_size=min_size,
         max_size=max_size,

@@ -18,6 +18,7 @@ from repositories.database import (
     async_pool,
     make_conninfo,
 )
+from repositories.piped import PipedConnection
 
 PREPARE_THRESHOLD = 1
 OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
@@ -29,6 +30,7 @@ def engine_pool(dsn: str, *, name: str, max_size: int, pooled: bool) -> AsyncPoo
         return async_pool(dsn, name=name, max_size=max_size)
     return AsyncConnectionPool(
         make_conninfo(dsn, name),
+        connection_class=PipedConnection,
         kwargs={"prepare_threshold": PREPARE_THRESHOLD, "options": OPTIONS},
         min_size=2,
         max_size=max_size,

@@ -36,8 +36,8 @@ class OrchestratorRepository:
     async def end_silent_transactions(self, silent_seconds: float) -> int:
         """End sessions of this role that hold a transaction open and wait for a client that says nothing.
 
-        Between the statements of a pipeline the server waits without being "idle in transaction", so none of its own
-        time-outs frees the rows that a stopped process has locked.
+        A client that is stopped after a part of its statements left waits without being "idle in transaction", so none
+        of the server's own time-outs frees the rows that it has locked.
         """
         cursor = await self._conn.execute(
             """

@@ -1,4 +1,4 @@
-"""The engine's unit of work: one transaction in pipeline mode."""
+"""The engine's unit of work: one transaction whose statements travel together."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +19,5 @@ async def pipelined(pool: AsyncPool) -> AsyncIterator[Connection]:
         DatabaseUnavailable: As `repositories.database.transaction`.
     """
     with translated():
-        async with pool.connection() as conn, conn.pipeline():
+        async with pool.connection() as conn, conn.piped():
             yield conn
-            # Not `conn.commit()`, which would wait by itself before the pipeline's end waits once more.
-            await conn.execute("COMMIT", prepare=False)

@@ -1,0 +1,169 @@
+"""Connections whose transactions send their statements together, on a real server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+from psycopg import errors
+from psycopg.pq import TransactionStatus
+from psycopg.rows import class_row, scalar_row
+from pydantic import BaseModel
+
+from repositories.piped import PipedConnection
+from tests.support.databases import Database
+from tests.support.waiting import await_until
+
+
+class Pair(BaseModel):
+    """A row."""
+
+    number: int
+    text: str | None
+
+
+PAIR = "SELECT %s::int AS number, %s::text AS text"
+
+
+@pytest.fixture(params=[None, 1], ids=["as text", "prepared"])
+async def conn(database: Database, request: pytest.FixtureRequest) -> AsyncIterator[PipedConnection]:
+    """Return a connection, behind a transaction pooler or not."""
+    async with await PipedConnection.connect(database.conninfo(), prepare_threshold=request.param) as connection:
+        yield connection
+
+
+async def scalar(conn: PipedConnection, statement: str) -> object:
+    """Return one value by a transaction of its own."""
+    async with conn.piped():
+        cursor = conn.cursor(row_factory=scalar_row)
+        await cursor.execute(statement)
+        return await cursor.fetchone()
+
+
+async def test_rows_come_in_the_order_of_the_statements_whoever_asks_first(conn: PipedConnection) -> None:
+    async with conn.piped():
+        cursors = [conn.cursor(row_factory=class_row(Pair)) for _ in range(3)]
+        for number, cursor in enumerate(cursors):
+            await cursor.execute(PAIR, (number, None if number == 1 else str(number)))
+        last, first = await cursors[2].fetchall(), await cursors[0].fetchone()
+        assert (first, await cursors[1].fetchall(), last) == (
+            Pair(number=0, text="0"),
+            [Pair(number=1, text=None)],
+            [Pair(number=2, text="2")],
+        )
+
+
+async def test_a_statement_takes_parameters_by_name_and_of_other_types_the_next_time(conn: PipedConnection) -> None:
+    for value in (1, 2**40, 2**70, "text", None):
+        async with conn.piped():
+            cursor = await conn.execute("SELECT %(one)s::text || %(two)s, %(one)s", {"one": value, "two": "%"})
+            assert (await cursor.fetchone() or ())[0] == (None if value is None else f"{value}%")
+
+
+async def test_what_is_written_is_committed_at_the_end(conn: PipedConnection, database: Database) -> None:
+    async with conn.piped():
+        await conn.execute("CREATE TEMPORARY TABLE seen (number int)")
+        await conn.execute("INSERT INTO seen VALUES (1)")
+    assert conn.info.transaction_status is TransactionStatus.IDLE
+    assert await scalar(conn, "SELECT count(*) FROM seen") == 1
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_the_error_of_a_statement_ends_the_transaction_and_keeps_the_connection(
+    conn: PipedConnection, asks: bool
+) -> None:
+    await conn.execute("CREATE TEMPORARY TABLE seen (number int)")
+    await conn.commit()
+
+    async def fail() -> None:
+        async with conn.piped():
+            await conn.execute("INSERT INTO seen VALUES (1)")
+            await conn.execute("SELECT 1 / 0")
+            after = await conn.execute("INSERT INTO seen VALUES (2) RETURNING number")
+            if asks:
+                await after.fetchall()
+
+    with pytest.raises(errors.DivisionByZero):
+        await fail()
+    assert conn.info.transaction_status is TransactionStatus.IDLE
+    assert await scalar(conn, "SELECT count(*) FROM seen") == 0
+
+
+async def test_a_statement_that_cannot_be_prepared_fails_each_time_and_nothing_else_does(conn: PipedConnection) -> None:
+
+    async def fail() -> None:
+        async with conn.piped():
+            await conn.execute("SELECT FROM no_such_table")
+
+    for _ in range(2):
+        with pytest.raises(errors.UndefinedTable):
+            await fail()
+        assert await scalar(conn, "SELECT 7") == 7
+
+
+async def test_an_error_of_the_block_rolls_back(conn: PipedConnection) -> None:
+    await conn.execute("CREATE TEMPORARY TABLE seen (number int)")
+    await conn.commit()
+
+    async def fail() -> None:
+        async with conn.piped():
+            await conn.execute("INSERT INTO seen VALUES (1)")
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        await fail()
+    assert await scalar(conn, "SELECT count(*) FROM seen") == 0
+
+
+async def test_a_cancelled_block_gives_up_the_connection_and_its_locks(
+    conn: PipedConnection, database: Database
+) -> None:
+    async with await psycopg.AsyncConnection.connect(database.conninfo(), autocommit=True) as other:
+
+        async def is_free() -> bool:
+            cursor = await other.execute("SELECT pg_try_advisory_lock(5)")
+            return bool((await cursor.fetchone() or (False,))[0])
+
+        holds = asyncio.Event()
+
+        async def hold() -> None:
+            async with conn.piped():
+                await (await conn.execute("SELECT pg_advisory_xact_lock(5)")).fetchall()
+                holds.set()
+                await (await conn.execute("SELECT pg_sleep(1)")).fetchall()
+
+        holding = asyncio.create_task(hold())
+        await holds.wait()
+        assert not await is_free()
+        holding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await holding
+        assert conn.closed
+        await await_until(is_free, "the lock given up", timeout_seconds=10)
+
+
+async def test_a_lost_server_is_an_operational_error(conn: PipedConnection, database: Database) -> None:
+    async def lose() -> None:
+        async with conn.piped():
+            cursor = await conn.execute("SELECT pg_backend_pid()")
+            pid = (await cursor.fetchone() or (0,))[0]
+            async with await psycopg.AsyncConnection.connect(database.conninfo(), autocommit=True) as other:
+                await other.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            await (await conn.execute("SELECT 1")).fetchall()
+
+    with pytest.raises(psycopg.OperationalError):
+        await lose()
+    assert conn.closed
+
+
+async def test_statements_and_answers_larger_than_any_buffer_pass_both_ways(conn: PipedConnection) -> None:
+    large = "x" * 8_000_000
+    async with conn.piped():
+        cursors = [await conn.execute("SELECT %s::text", (large,)) for _ in range(3)]
+        assert [len((await cursor.fetchone() or ("",))[0]) for cursor in cursors] == [len(large)] * 3
+
+
+async def test_outside_a_pipe_the_connection_is_psycopgs(conn: PipedConnection) -> None:
+    async with conn.transaction():
+        cursor = await conn.execute("SELECT %s::int", (3,))
+        assert await cursor.fetchone() == (3,)
