@@ -39,6 +39,10 @@ class TaskMessage(Wire):
     timeout_seconds: float = Field(description="Run time of this attempt, counted from the grant.")
     token: str = Field(description="Hex of the attempt's random 128-bit token.", repr=False)
     traceparent: str | None = None
+    items: tuple[int, ...] | None = Field(
+        default=None,
+        description="Of a batch: indexes of the items to run; `params` is {items: [{index, params}]}, maybe of more.",
+    )
 
 
 class Capacity(Wire):
@@ -116,6 +120,16 @@ class TaskStatus(StrEnum):
     FAILED = "failed"
 
 
+class ItemOutcome(Wire):
+    """What came of one item of a batch."""
+
+    index: int
+    status: TaskStatus
+    output: Json | None = None
+    output_ref: PayloadRef | None = None
+    error: ErrorDetail | None = None
+
+
 class TaskResult(Wire):
     """What came of one attempt."""
 
@@ -128,6 +142,7 @@ class TaskResult(Wire):
     findings: tuple[Finding, ...] = ()
     metrics: Json = Field(default_factory=dict)
     peak_rss_bytes: Bytes | None = None
+    outcomes: tuple[ItemOutcome, ...] | None = Field(default=None, description="Of a batch: of each item that ran.")
 
 
 class ResultRequest(Wire):
@@ -168,6 +183,9 @@ class Beat(Wire):
     progress: Json | None = Field(default=None, description="{current, total, message}")
     peak_rss_bytes: Bytes | None = None
     checkpoint: Json | None = Field(default=None, description="{phase, state}; saved when present.")
+    outcomes: tuple[ItemOutcome, ...] | None = Field(
+        default=None, description="Of a batch: of the items that ended since the last answered beat."
+    )
 
 
 class HeartbeatRequest(Wire):
@@ -198,6 +216,7 @@ class Release(Wire):
     task_id: Name
     token: Name = Field(repr=False)
     checkpoint: Json | None = None
+    outcomes: tuple[ItemOutcome, ...] | None = Field(default=None, description="Of a batch: of each item that ran.")
 
 
 class ReleaseRequest(Wire):

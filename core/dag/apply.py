@@ -1,12 +1,14 @@
 """Writes a decision into a state, as a service writes it into tables. Pure; tests and the simulation use it."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from core.dag import child_jobs
 from core.dag.retry import redispatch_after_seconds
 from core.dag.state import AttemptEnd, Decision, Dispatch, JobState
 from core.ids import digest, task_id
-from core.models.engine import Attempt
+from core.models.engine import Attempt, FanOut, NodeState
 from core.statuses import AttemptState
 
 
@@ -24,7 +26,34 @@ def apply(state: JobState, decision: Decision, now: datetime) -> JobState:
         workflows=state.workflows,
         pauses=state.pauses,
         commands=tuple(one for one in state.commands if one.command_id not in obeyed),
+        children=_children(state, decision),
+        fan_outs=_fan_outs(state, decision),
+        next_items=_next_items(state, decision),
     )
+
+
+def _children(state: JobState, decision: Decision) -> dict[str, NodeState]:
+    kept = {key: child for key, child in state.children.items() if child.parent_node_id not in decision.reset}
+    return {**kept, **{child.node_id: child for child in (*decision.children, *decision.new_children)}}
+
+
+def _fan_outs(state: JobState, decision: Decision) -> dict[str, FanOut]:
+    kept = {key: row for key, row in state.fan_outs.items() if key not in decision.reset}
+    return {**kept, **{row.node_id: row for row in decision.fan_outs}}
+
+
+def _next_items(state: JobState, decision: Decision) -> dict[str, Sequence[Any]]:
+    """Return all items that no child was made of yet."""
+    rows = _fan_outs(state, decision)
+    fresh = {one.node_id: one.items for one in decision.expansions}
+    left: dict[str, Sequence[Any]] = {}
+    for node_id, rest in {**state.next_items, **fresh}.items():
+        if node_id not in rows:
+            continue
+        known = None if node_id in fresh else state.fan_outs.get(node_id)
+        used = (rows[node_id].next_child - (known.next_child if known else 0)) * rows[node_id].batch_size
+        left[node_id] = rest[used:]
+    return left
 
 
 def _attempts(state: JobState, decision: Decision, now: datetime) -> dict[str, Attempt]:
@@ -44,6 +73,7 @@ def _attempts(state: JobState, decision: Decision, now: datetime) -> dict[str, A
 
 def new_attempt(job_id: str, dispatch: Dispatch, now: datetime, token_hash: str = "") -> Attempt:
     """Return the row of a dispatch."""
+    queue_seconds = dispatch.queue_timeout_seconds
     return Attempt(
         task_id=task_id(job_id, dispatch.node_id, dispatch.attempt),
         job_id=job_id,
@@ -59,6 +89,7 @@ def new_attempt(job_id: str, dispatch: Dispatch, now: datetime, token_hash: str 
         child=dispatch.child,
         queued_at=now,
         redispatch_at=now + timedelta(seconds=redispatch_after_seconds(1)),
+        queue_expires_at=None if queue_seconds is None else now + timedelta(seconds=queue_seconds),
     )
 
 

@@ -42,6 +42,6 @@ def command(
     """
     order = direct_command(state.job.job_id, now, kind, args or {}, actor=actor, reason=reason)
     decision = advance(workflow, replace(state, commands=(*state.commands, order)), now, catalog=catalog)
-    if (refusal := decision.commands_done[-1].refusal) is not None:
+    if decision.commands_done and (refusal := decision.commands_done[-1].refusal) is not None:
         raise refusal
     return decision

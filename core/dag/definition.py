@@ -118,6 +118,11 @@ class Workflow(Definition):
         return {key: compile_conditional(node) for key, node in self.nodes.items() if isinstance(node, ConditionalNode)}
 
     @cached_property
+    def source_programs(self) -> Mapping[str, Program]:
+        """Compiled sources by fan-out."""
+        return {key: compile_value(node.source) for key, node in self.nodes.items() if isinstance(node, FanOutNode)}
+
+    @cached_property
     def outputs_program(self) -> Program:
         """Compiled outputs."""
         return compile_value(self.outputs)

@@ -10,6 +10,7 @@ is ready and ends the job when it is over. Advancing the result of its own decis
 from collections.abc import Mapping
 from datetime import datetime
 
+from core.dag import fan_out
 from core.dag.definition import Workflow
 from core.dag.orders import consume_commands
 from core.dag.outcome import conclude, fail_job
@@ -55,10 +56,12 @@ def evaluate(run: Run) -> Decision:
     else:
         _evaluate(run)
     _revoke_strays(run)
+    fan_out.set_timers(run)
     return run.decision(next_wake(run))
 
 
 def _evaluate(run: Run) -> None:
+    fan_out.resume(run)
     watch_attempts(run)
     settle(run)
     dispatch(run)

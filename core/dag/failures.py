@@ -62,7 +62,7 @@ def fail_attempt(run: Run, node_id: str, error: ErrorDetail) -> None:
 def _again_or_fail(run: Run, node_id: str, error: ErrorDetail, delay: float | None, **used: int) -> None:
     """Wait for another attempt; fail when there is no budget (`delay` None) or no time for it."""
     node, policy = run.node(node_id), run.policy_of(node_id)
-    if delay is None or not _in_time(node, policy, run.now, delay):
+    if delay is None or not in_time(node, policy, run.now, delay):
         run.fail_node(node_id, error)
         return
     not_before = run.now + timedelta(seconds=delay)
@@ -77,7 +77,8 @@ def _again_or_fail(run: Run, node_id: str, error: ErrorDetail, delay: float | No
     )
 
 
-def _in_time(node: NodeState, policy: RetryPolicy, now: datetime, delay: float) -> bool:
+def in_time(node: NodeState, policy: RetryPolicy, now: datetime, delay: float = 0.0) -> bool:
+    """Return whether another attempt after `delay` seconds begins within the time that retries may take."""
     if policy.max_elapsed_seconds is None or node.first_dispatched_at is None:
         return True
     return now + timedelta(seconds=delay) < node.first_dispatched_at + timedelta(seconds=policy.max_elapsed_seconds)

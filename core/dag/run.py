@@ -1,12 +1,14 @@
 """The working copy of one evaluation: the only place where statuses are written and events are made."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from core.dag.chores import Chore
 from core.dag.definition import Workflow
-from core.dag.nodes import TaskNode, WorkflowNode
+from core.dag.event_log import EventLog
+from core.dag.nodes import TaskNode, Work, WorkflowNode
 from core.dag.rendering import Rendering
 from core.dag.retry import RetryPolicy
 from core.dag.state import (
@@ -17,9 +19,11 @@ from core.dag.state import (
     Dispatch,
     Disposition,
     Event,
+    Expansion,
     JobState,
     StartJob,
 )
+from core.dag.tallies import account, closed
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
 from core.models.engine import Attempt, FanOut, Job, NodeState
@@ -38,10 +42,17 @@ from core.statuses import (
     check_transition,
 )
 
+IN_FLIGHT = frozenset({NodeStatus.DISPATCHED, NodeStatus.RUNNING})
+_GROUPED: Mapping[NodeStatus, str] = {
+    NodeStatus.COMPLETED: "children_completed",
+    NodeStatus.CANCELLED: "children_cancelled",
+}
+"""What happens to many children alike is one event."""
 _NODE_EVENTS: Mapping[NodeStatus, str] = {
     NodeStatus.READY: "node_ready",
     NodeStatus.WAITING: "node_retrying",
     NodeStatus.DISPATCHED: "node_dispatched",
+    NodeStatus.RUNNING: "node_started",
     NodeStatus.COMPLETED: "node_completed",
     NodeStatus.FAILED: "node_failed",
     NodeStatus.SKIPPED: "node_skipped",
@@ -84,8 +95,14 @@ class Run:
         self.child_jobs: list[StartJob] = []
         self.attempts_ended: dict[str, AttemptEnd] = {}
         self.dispositions: list[Disposition] = []
-        self.events: list[Event] = []
+        self.log = EventLog()
         self.needs: dict[str, Rendering] = {}
+        self.chores: dict[str, Chore] = {}
+        self.incomplete = False
+        """True when children have to be cancelled that are not loaded; nothing that was decided counts then."""
+        self._counted: dict[str, NodeState] = dict(state.children)
+        self._uncounted: dict[str, set[str]] = {}
+        self._sources: dict[str, Sequence[Any]] = {}
         self.outputs: Mapping[str, Any] | None = None
         self.commands_done: list[CommandDone] = []
         self.child_orders: list[ChildOrder] = []
@@ -138,8 +155,51 @@ class Run:
         return self.nodes[node_id] if node_id in self.nodes else self.children[node_id]
 
     def _put(self, node: NodeState) -> None:
-        place = self.nodes if node.parent_node_id is None else self.children
-        place[node.node_id] = node
+        if node.parent_node_id is None:
+            self.nodes[node.node_id] = node
+        else:
+            self.add_child(node)
+
+    def add_child(self, child: NodeState) -> None:
+        """Put a child of a fan-out, new or changed."""
+        self.children[child.node_id] = child
+        self._uncounted.setdefault(child.parent_node_id or "", set()).add(child.node_id)
+
+    def children_of(self, node_id: str) -> tuple[NodeState, ...]:
+        """Return the children of a fan-out that are loaded or new."""
+        return tuple(child for child in self.children.values() if child.parent_node_id == node_id)
+
+    def live_children(self, node_id: str) -> tuple[NodeState, ...]:
+        """Return those of them that have not ended."""
+        return tuple(child for child in self.children_of(node_id) if child.status not in NODE_FINAL)
+
+    def open_fan_out(self, fan_out: FanOut, items: Sequence[Any] | None) -> None:
+        """Add the row of a fan-out that begins, with its items unless they lie in a blob."""
+        self.fan_outs[fan_out.node_id] = fan_out
+        if items is not None:
+            self._sources[fan_out.node_id] = items
+
+    def items_of(self, node_id: str) -> tuple[int, Sequence[Any]]:
+        """Return the items of a fan-out that are at hand, and the index of the first of them."""
+        if node_id in self._sources:
+            return 0, self._sources[node_id]
+        known = self.state.fan_outs[node_id]
+        return known.next_child * known.batch_size, self.state.next_items.get(node_id, ())
+
+    def change_fan_out(self, node_id: str, **fields: Any) -> None:
+        """Write fields of a fan-out's row; nothing when they are as they were."""
+        row = self.fan_outs[node_id]
+        if any(getattr(row, name) != value for name, value in fields.items()):
+            self.fan_outs[node_id] = row.model_copy(update=fields)
+
+    def count_children(self, node_id: str) -> FanOut:
+        """Count what changed about the children of a fan-out since they were counted last; return its row."""
+        changed = self._uncounted.pop(node_id, None)
+        if changed:
+            moves = [(self._counted.get(key), self.children[key]) for key in changed]
+            self.fan_outs[node_id] = account(self.fan_outs[node_id], moves)
+            self._counted.update((key, self.children[key]) for key in changed)
+        return self.fan_outs[node_id]
 
     def policy_of(self, node_id: str) -> RetryPolicy:
         """Return the retry policy of a vertex, or of the fan-out that a child belongs to."""
@@ -158,12 +218,18 @@ class Run:
             if node is not None and node.status is NodeStatus.FAILED:
                 yield node_id
 
-    def tasks_in_flight(self) -> Iterator[tuple[str, TaskNode, NodeState]]:
+    def tasks_in_flight(self) -> Iterator[tuple[str, Work, NodeState]]:
         """Yield the tasks that have an attempt out."""
         for node_id, node in self.workflow.nodes.items():
             state = self.nodes[node_id]
-            if isinstance(node, TaskNode) and state.status in {NodeStatus.DISPATCHED, NodeStatus.RUNNING}:
+            if isinstance(node, TaskNode) and state.status in IN_FLIGHT:
                 yield node_id, node, state
+
+    def children_in_flight(self) -> Iterator[tuple[str, Work, NodeState]]:
+        """Yield the loaded children of fan-outs that have an attempt out."""
+        for node_id, child in self.children.items():
+            if child.status in IN_FLIGHT and child.parent_node_id in self.fan_outs:
+                yield node_id, self.workflow.works[child.parent_node_id], child
 
     def attempt_of(self, node_id: str) -> Attempt | None:
         """Return the newest attempt of a node, when it was loaded and is the one that the node knows."""
@@ -180,8 +246,11 @@ class Run:
             fields |= {"completed_at": self.now, "waiting_for": None, "not_before": None}
         changed = node.model_copy(update=fields)
         self._put(changed)
+        if changed.parent_node_id is not None and status in _GROUPED:
+            self.log.add_child(_GROUPED[status], status.value, changed.parent_node_id, changed.fan_out_index or 0)
+            return
         task_id = changed.task_id if node.status is not NodeStatus.PENDING else None
-        self.events.append(Event(event or _NODE_EVENTS[status], status.value, node_id, task_id, data))
+        self.log.append(Event(event or _NODE_EVENTS[status], status.value, node_id, task_id, data))
 
     def fail_node(self, node_id: str, error: ErrorDetail, **fields: Any) -> None:
         """End a node as FAILED with its error."""
@@ -207,6 +276,10 @@ class Run:
             blobs = [one.ref.blob for one in rendering.large]
             self.wait_for(node_id, "payload", {"value": rendering.path, "reads": blobs})
 
+    def add_chore(self, chore: Chore) -> None:
+        """Ask for work beside the evaluation."""
+        self.chores[chore.key] = chore
+
     def move_job(self, status: JobStatus, **fields: Any) -> None:
         """Write the job's status and fields, and the event of it."""
         check_transition(JOB_TRANSITIONS, self.job.status, status)
@@ -217,7 +290,7 @@ class Run:
         if status in JOB_FINAL:
             fields |= {"completed_at": self.now, "wake_at": None}
         self.job = self.job.model_copy(update=fields)
-        self.events.append(Event(_JOB_EVENTS[status], status.value, data=data))
+        self.log.append(Event(_JOB_EVENTS[status], status.value, data=data))
 
     def start_job(self) -> None:
         """Let the job be RUNNING from the first thing on that takes time."""
@@ -226,7 +299,7 @@ class Run:
 
     def note(self, event: str, **data: Any) -> None:
         """Log something that happened to the job without changing its status."""
-        self.events.append(Event(event, self.job.status.value, data=data))
+        self.log.append(Event(event, self.job.status.value, data=data))
 
     def set_job(self, **fields: Any) -> None:
         """Write fields of the job other than its status."""
@@ -241,19 +314,26 @@ class Run:
         abandoned = state is not AttemptState.REPORTED
         if abandoned and isinstance(self.workflow.nodes.get(attempt.node_id), WorkflowNode):
             self.child_orders.append(ChildOrder(attempt.task_id, "cancel", {}, "engine", reason))
+        child = self.children.get(attempt.node_id) if state is AttemptState.REVOKED else None
+        if child is not None:
+            self.log.add_child("attempts_revoked", state.value, child.parent_node_id or "", child.fan_out_index or 0)
+            return
         event = Event(f"attempt_{state.value}", state.value, attempt.node_id, attempt.task_id, {"reason": reason})
-        self.events.append(event)
+        self.log.append(event)
 
     def cancel_node(self, node_id: str, reason: str) -> None:
-        """Cancel an unfinished node and revoke its attempt."""
+        """Cancel an unfinished node, revoke its attempt, and cancel its children."""
+        self._cancel_children(node_id, reason)
         attempt = self.attempt_of(node_id)
         if attempt is not None:
             self.end_attempt(attempt, AttemptState.REVOKED, reason)
         self.prepared.pop(node_id, None)
+        self.dispatches.pop(node_id, None)
         self.move(node_id, NodeStatus.CANCELLED, data={"reason": reason})
 
     def bypass_node(self, node_id: str, by: Mapping[str, Any]) -> None:
         """Skip an unfinished node because an operator wants it; its edges pass."""
+        self._cancel_children(node_id, "the node was skipped")
         attempt = self.attempt_of(node_id)
         if attempt is not None:
             self.end_attempt(attempt, AttemptState.REVOKED, "the node was skipped")
@@ -281,6 +361,7 @@ class Run:
 
         A fan-out keeps the highest number of its children: those that it makes anew begin behind it.
         """
+        self._cancel_children(node_id, "the node starts anew")
         attempt = self.attempt_of(node_id)
         if attempt is not None:
             self.end_attempt(attempt, AttemptState.REVOKED, "the node starts anew")
@@ -292,11 +373,31 @@ class Run:
             params_override=node.params_override,
         )
         self.prepared.pop(node_id, None)
-        self.fan_outs.pop(node_id, None)
-        self.children = {key: child for key, child in self.children.items() if child.parent_node_id != node_id}
+        self._forget_children(node_id)
         self._put(fresh)
         self.reset.append(node_id)
-        self.events.append(Event("node_reset", NodeStatus.PENDING.value, node_id, node.task_id))
+        self.log.append(Event("node_reset", NodeStatus.PENDING.value, node_id, node.task_id))
+
+    def _cancel_children(self, node_id: str, reason: str) -> None:
+        """Cancel what is unfinished below a fan-out; all of it has to be loaded for that."""
+        if node_id not in self.fan_outs:
+            return
+        live = self.live_children(node_id)
+        if len(live) < self.count_children(node_id).active:
+            self.incomplete = True
+            return
+        for child in live:
+            self.cancel_node(child.node_id, reason)
+        if self.fan_outs[node_id].state != "done":
+            self.fan_outs[node_id] = closed(self.count_children(node_id), self.now)
+
+    def _forget_children(self, node_id: str) -> None:
+        """Drop the row of a fan-out and its children: they are made anew."""
+        self.fan_outs.pop(node_id, None)
+        self._uncounted.pop(node_id, None)
+        for child in self.children_of(node_id):
+            del self.children[child.node_id]
+            self._counted.pop(child.node_id, None)
 
     def cancel_unfinished(self, reason: str) -> None:
         """Cancel every node that has not ended, also those the workflow does not name."""
@@ -316,11 +417,14 @@ class Run:
             self.set_job(waiting_for=reason)
 
     def decision(self, wake_at: datetime | None) -> Decision:
-        """Return what changed."""
+        """Return what changed; when something is missing for that, only that it is."""
+        if self.incomplete:
+            return Decision(needs_children=True)
         self._note_hold()
         if self.job.wake_at != wake_at:
             self.job = self.job.model_copy(update={"wake_at": wake_at})
-        before, loaded = self.state.nodes, self.state.children
+        before = self.state.nodes
+        loaded = {key: child for key, child in self.state.children.items() if child.parent_node_id not in self.reset}
         return Decision(
             job=self.job if self.job is not self.state.job else None,
             nodes=tuple(node for node_id, node in self.nodes.items() if node is not before[node_id]),
@@ -328,14 +432,16 @@ class Run:
             redispatches=tuple(self.redispatches),
             attempts_ended=tuple(self.attempts_ended.values()),
             dispositions=tuple(self.dispositions),
-            events=tuple(self.events),
+            events=self.log.events(),
             wake_at=wake_at,
             children=tuple(child for key, child in self.children.items() if key in loaded and child is not loaded[key]),
             new_children=tuple(child for key, child in self.children.items() if key not in loaded),
             child_jobs=tuple(self.child_jobs),
             needs=tuple(self.needs.values()),
+            chores=tuple(self.chores.values()),
+            fan_outs=tuple(row for key, row in self.fan_outs.items() if row is not self.state.fan_outs.get(key)),
+            expansions=tuple(Expansion(key, items) for key, items in self._sources.items()),
             outputs=self.outputs,
-            fan_outs=tuple(one for key, one in self.fan_outs.items() if one is not self.state.fan_outs.get(key)),
             commands_done=tuple(self.commands_done),
             child_orders=tuple(self.child_orders),
             reset=tuple(self.reset),

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from core.dag import branching, child_jobs, gates, tasks
+from core.dag import branching, child_jobs, fan_in, fan_out, gates, tasks
 from core.dag.condition_syntax import ConditionFailed
 from core.dag.graph import Verdict, edge, rule_of, verdict
 from core.dag.nodes import (
@@ -48,8 +48,11 @@ def _move_on(run: Run, node_id: str) -> None:
         _settle_pending(run, node_id)
     if run.nodes[node_id].status is NodeStatus.WAITING:
         _wake(run, node_id)
-    if run.nodes[node_id].status is NodeStatus.READY:
-        _go(run, node_id)
+    match run.nodes[node_id].status:
+        case NodeStatus.READY:
+            _go(run, node_id)
+        case NodeStatus.RUNNING:
+            _carry_on(run, node_id)
 
 
 def _settle_pending(run: Run, node_id: str) -> None:
@@ -113,10 +116,21 @@ def _go(run: Run, node_id: str) -> None:
             gates.go_on(run, node_id, node)
         case WorkflowNode():
             child_jobs.go_on(run, node_id, node)
-        case FanOutNode() | FanInNode():
-            raise TypeError(f"the loader lets no {node.type} pass yet")
+        case FanOutNode():
+            fan_out.go_on(run, node_id, node)
+        case FanInNode():
+            fan_in.go_on(run, node_id, node)
         case _ as never:
             assert_never(never)
+
+
+def _carry_on(run: Run, node_id: str) -> None:
+    """Let a RUNNING node go on that runs here and not on a worker."""
+    node = run.workflow.nodes[node_id]
+    if isinstance(node, FanOutNode):
+        fan_out.carry_on(run, node_id, node)
+    elif isinstance(node, FanInNode):
+        fan_in.go_on(run, node_id, node)
 
 
 def _cancel_after_failure(run: Run) -> bool:

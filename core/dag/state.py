@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from core.dag.chores import Chore
 from core.dag.definition import Workflow
 from core.dag.rendering import Rendered, Rendering
 from core.errors import CallerError, ErrorDetail
@@ -37,6 +38,10 @@ class JobState:
     """By node id, of the fan-outs that were expanded."""
     next_items: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """By node id, the items from `next_child * batch_size` on, as many as there may be room for."""
+    child_timers: Mapping[str, datetime] = field(default_factory=dict)
+    """By node id of a fan-out whose `wake_at` has come: the next timer of its children that are not loaded."""
+    stored_items: Mapping[str, int] = field(default_factory=dict)
+    """By node id of a fan-out that is expanding, how many of its items are stored."""
     pauses: frozenset[str] = frozenset()
     """Switches in force: `all`, `workflow:<id>`, `queue:<name>`."""
     slots: frozenset[str] = frozenset()
@@ -70,6 +75,9 @@ class Dispatch:
     """Where large params lie; `params` is empty then."""
     params_digest: str | None = None
     """Digest of large params."""
+    items: tuple[int, ...] | None = None
+    """Of a batch, the indexes of the items to run."""
+    queue_timeout_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +192,10 @@ class Decision:
     """Nodes that start anew: their children, fan-outs and checkpoints are deleted before anything else is written."""
     needs: tuple[Rendering, ...] = ()
     """Values to make from large ones; the nodes that need them wait where they are until an answer is in the state."""
+    chores: tuple[Chore, ...] = ()
+    """Work to do beside the evaluation."""
+    needs_children: bool = False
+    """True: nothing else counts; evaluate again with every live child loaded and its attempt locked."""
     outputs: Mapping[str, Any] | None = None
     """Outputs of a job that completed, also when they are large and its row has only a reference, up to 1 MiB."""
     child_orders: tuple[ChildOrder, ...] = ()

@@ -54,7 +54,7 @@ def _prepared(run: Run, node_id: str, node: TaskNode, spec: HandlerSpec) -> Prep
 
 
 def dispatch(run: Run) -> None:
-    """Send out every prepared task; the first one starts the job."""
+    """Send out every prepared task; the first one starts the job, as a fan-out does."""
     for node_id, prepared in run.prepared.items():
         _dispatch(run, node_id, prepared)
     if run.prepared:
@@ -78,6 +78,7 @@ def _dispatch(run: Run, node_id: str, prepared: Prepared) -> None:
         timeout_seconds=node.timeout_seconds or defaults.timeout_seconds or spec.timeout_seconds,
         priority=run.job.priority,
         heartbeat_timeout_seconds=node.heartbeat_timeout_seconds or defaults.heartbeat_timeout_seconds,
+        queue_timeout_seconds=node.queue_timeout_seconds or defaults.queue_timeout_seconds,
     )
     run.move(
         node_id,

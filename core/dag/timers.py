@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from core.dag import endings
 from core.dag.child_jobs import CHILD_LOST, waits_for_child
-from core.dag.failures import QUEUE_TIMEOUT, TASK_TIMEOUT, WORKER_LOST, engine_error, fail_attempt, release_attempt
-from core.dag.nodes import TaskNode
+from core.dag.failures import QUEUE_TIMEOUT, TASK_TIMEOUT, WORKER_LOST, engine_error
+from core.dag.nodes import Work
 from core.dag.retry import redispatch_after_seconds
 from core.dag.run import Run
 from core.models.engine import Attempt, NodeState
@@ -18,23 +19,23 @@ RECHECK_SECONDS = 5.0
 def watch_attempts(run: Run) -> None:
     """Act on the attempts that are out, after the inbox was consumed."""
     _watch_children(run)
-    for node_id, node, _ in tuple(run.tasks_in_flight()):
+    for node_id, work, _ in (*run.tasks_in_flight(), *run.children_in_flight()):
         attempt = run.attempt_of(node_id)
         if attempt is None:
-            fail_attempt(run, node_id, engine_error(WORKER_LOST, "the attempt of this task is not there any more"))
+            endings.failed(run, node_id, engine_error(WORKER_LOST, "the attempt of this task is not there any more"))
             continue
         match attempt.state:
             case AttemptState.LEASED:
                 _watch_leased(run, attempt)
             case AttemptState.QUEUED:
-                _watch_queued(run, node, attempt)
+                _watch_queued(run, work, attempt)
             case AttemptState.PARKED:
                 if not run.holds(node_id, attempt.queue) and not run.overdue:
                     run.send_again(attempt)
             case AttemptState.RELEASED | AttemptState.REVOKED:
-                release_attempt(run, node_id, attempt.reason or f"the attempt was {attempt.state}")
+                endings.released(run, node_id, attempt.reason or f"the attempt was {attempt.state}")
             case AttemptState.EXPIRED:
-                fail_attempt(run, node_id, engine_error(WORKER_LOST, attempt.reason or "the attempt expired"))
+                endings.failed(run, node_id, engine_error(WORKER_LOST, attempt.reason or "the attempt expired"))
             case AttemptState.REPORTED:
                 pass  # its result is in the inbox of a later evaluation
 
@@ -46,7 +47,7 @@ def _watch_children(run: Run) -> None:
             attempt = run.attempt_of(node_id)
             if attempt is None or attempt.state in ATTEMPT_FINAL:
                 message = "the attempt that the child job works for is not there any more"
-                fail_attempt(run, node_id, engine_error(CHILD_LOST, message))
+                endings.failed(run, node_id, engine_error(CHILD_LOST, message))
 
 
 def _watch_leased(run: Run, attempt: Attempt) -> None:
@@ -63,10 +64,10 @@ def _watch_leased(run: Run, attempt: Attempt) -> None:
         _expire(run, attempt, WORKER_LOST, f"worker {attempt.worker_id} did not renew its lease")
 
 
-def _watch_queued(run: Run, node: TaskNode, attempt: Attempt) -> None:
+def _watch_queued(run: Run, work: Work, attempt: Attempt) -> None:
     if run.holds(attempt.node_id, attempt.queue) or run.overdue:
         return
-    gives_up = _queue_ends(run, node, run.node(attempt.node_id))
+    gives_up = _queue_ends(run, work, run.node(attempt.node_id))
     if gives_up is not None and gives_up <= run.now:
         _expire(run, attempt, QUEUE_TIMEOUT, f"no worker took it from {attempt.queue} in time")
     elif attempt.redispatch_at is not None and attempt.redispatch_at <= run.now:
@@ -75,16 +76,16 @@ def _watch_queued(run: Run, node: TaskNode, attempt: Attempt) -> None:
 
 def _expire(run: Run, attempt: Attempt, code: str, message: str) -> None:
     run.end_attempt(attempt, AttemptState.EXPIRED, code.lower())
-    fail_attempt(run, attempt.node_id, engine_error(code, message))
+    endings.failed(run, attempt.node_id, engine_error(code, message))
 
 
 def _run_ends(attempt: Attempt) -> datetime | None:
     return attempt.leased_at + timedelta(seconds=attempt.timeout_seconds) if attempt.leased_at else None
 
 
-def _queue_ends(run: Run, node: TaskNode, state: NodeState) -> datetime | None:
+def _queue_ends(run: Run, work: Work, state: NodeState) -> datetime | None:
     """Return when a queued attempt is given up; sending it again does not start the time anew."""
-    seconds = node.queue_timeout_seconds or run.workflow.defaults.queue_timeout_seconds
+    seconds = work.queue_timeout_seconds or run.workflow.defaults.queue_timeout_seconds
     return None if seconds is None or state.dispatched_at is None else state.dispatched_at + timedelta(seconds=seconds)
 
 
@@ -96,21 +97,33 @@ def next_wake(run: Run) -> datetime | None:
 def _timers(run: Run) -> Iterator[datetime]:
     if run.job.deadline_at is not None:
         yield run.job.deadline_at
-    if run.needs:
+    if run.needs or run.chores:
         yield run.now + timedelta(seconds=RECHECK_SECONDS)
     for state in run.nodes.values():
         if state.status is NodeStatus.WAITING and state.not_before is not None:
             yield state.not_before
-    for node_id, node, state in run.tasks_in_flight():
-        yield from _attempt_timers(run, node_id, node, state)
+    for node_id, work, state in run.tasks_in_flight():
+        yield from _attempt_timers(run, node_id, work, state)
+    for fan_out in run.fan_outs.values():
+        if fan_out.wake_at is not None:
+            yield fan_out.wake_at
 
 
-def _attempt_timers(run: Run, node_id: str, node: TaskNode, state: NodeState) -> Iterator[datetime]:
+def child_timers(run: Run, child: NodeState) -> Iterator[datetime]:
+    """Yield the times at which something is to be done about a child, if nothing happens before."""
+    if child.status is NodeStatus.WAITING:
+        if child.not_before is not None and child.not_before > run.now:
+            yield child.not_before
+    else:
+        yield from _attempt_timers(run, child.node_id, run.workflow.works[child.parent_node_id or ""], child)
+
+
+def _attempt_timers(run: Run, node_id: str, work: Work, state: NodeState) -> Iterator[datetime]:
     attempt = run.attempt_of(node_id)
     if attempt is None or attempt.state is AttemptState.QUEUED or attempt.task_id in run.redispatches:
         if not run.overdue and run.held_by(None if attempt is None else attempt.queue) is None:
             yield _redispatch_at(run, attempt)
-            gives_up = _queue_ends(run, node, state)
+            gives_up = _queue_ends(run, work, state)
             if gives_up is not None:
                 yield gives_up
     elif attempt.state is AttemptState.LEASED:

@@ -47,7 +47,7 @@ def value_of(run: Run, ask: Ask) -> Rendered:
         TemplateFailed: it has no value, or what it reads is lost; the detail has the code.
         Needed: somebody has to read or to store something large first.
     """
-    large = tuple(_large_reads(run, ask.program))
+    large = tuple(large_reads(run, ask.program))
     if not large:
         value = render(ask.program, {**scope_of(run), **ask.extra}, ask.path)
         if ask.override:
@@ -85,7 +85,7 @@ def asked(run: Run, ask: Ask, large: tuple[LargeValue, ...] = ()) -> Rendered:
     return answer
 
 
-def _large_reads(run: Run, program: Program) -> Iterator[LargeValue]:
+def large_reads(run: Run, program: Program) -> Iterator[LargeValue]:
     """Yield the large values that a program may look into, each once."""
     found: dict[Place, PayloadRef] = {}
     for lookup, _ in lookups_of(program):

@@ -186,6 +186,10 @@ class Attempt(Table):
         default=None, description="Length of its lease, when not the usual one."
     )
     child: Annotated[bool, Column(default="false")] = Field(default=False, description="Of a child of a fan-out.")
+    outcomes: Annotated[list[Any] | None, Column("jsonb")] = Field(
+        default=None, description="Of a batch: what its worker said of single items in heartbeats."
+    )
+    queue_expires_at: datetime | None = Field(default=None, description="When it is given up if still queued.")
 
 
 class TaskResultRow(Table):
@@ -274,6 +278,9 @@ class FanOut(Table):
     wake_at: datetime | None = Field(default=None, description="Not later than the next timer of any child.")
     created_at: datetime
     completed_at: datetime | None = None
+    first_attempt: Annotated[int, Column(default="0")] = Field(
+        default=0, description="Number of the first attempt of each child; above those of an earlier run."
+    )
 
 
 class FanOutItems(Table):

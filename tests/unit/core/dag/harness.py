@@ -12,8 +12,9 @@ from core.dag.conditions import Read
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance, initial_nodes
 from core.dag.inputs import resolve_inputs
+from core.dag.rendering import Rendered
 from core.dag.state import Decision, Event, JobState
-from core.models.engine import Attempt, Job, NodeState, TaskResultRow
+from core.models.engine import Attempt, FanOut, Job, NodeState, TaskResultRow
 from core.statuses import AttemptState, JobStatus, NodeStatus
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -92,8 +93,16 @@ class World:
         return self.state.job
 
     def node(self, node_id: str) -> NodeState:
-        """Return a node as it is stored."""
-        return self.state.nodes[node_id]
+        """Return a node, or a child of a fan-out, as it is stored."""
+        return self.state.nodes.get(node_id) or self.state.children[node_id]
+
+    def fan_out(self, node_id: str) -> FanOut:
+        """Return the row of a fan-out as it is stored."""
+        return self.state.fan_outs[node_id]
+
+    def children(self) -> dict[str, str]:
+        """Return the status of every child of a fan-out."""
+        return {node_id: child.status.value for node_id, child in self.state.children.items()}
 
     def statuses(self) -> dict[str, str]:
         """Return the status of every node."""
@@ -139,7 +148,8 @@ class World:
                 leased_at=self.now,
                 lease_expires_at=self.now + timedelta(seconds=LEASE_SECONDS),
             )
-            self.set_node(node_id, status=NodeStatus.RUNNING, started_at=self.now)
+            if node_id in self.state.nodes:  # the rows of children are not written by a claim
+                self.set_node(node_id, status=NodeStatus.RUNNING, started_at=self.now)
 
     def beat(self, node_id: str) -> None:
         """Renew a lease."""
@@ -149,7 +159,7 @@ class World:
         self, node_id: str, status: str = "completed", *, advance: bool = True, **fields: Any
     ) -> Decision | None:
         """Store a result of the node's newest attempt and evaluate."""
-        if status == "completed":
+        if status == "completed" and "outcomes" not in fields:
             fields.setdefault("output", {"echoed_params": {}})
         self._set_attempt(node_id, state=AttemptState.REPORTED, ended_at=self.now)
         attempt = self.attempt(node_id)
@@ -203,8 +213,31 @@ class World:
 
     def set_node(self, node_id: str, **fields: Any) -> None:
         """Change a node's row."""
-        changed = self.node(node_id).model_copy(update=fields)
+        changed = self.state.nodes[node_id].model_copy(update=fields)
         self.state = replace(self.state, nodes={**self.state.nodes, node_id: changed})
+
+    def set_fan_out(self, node_id: str, **fields: Any) -> None:
+        """Change the row of a fan-out as a command does."""
+        changed = self.fan_out(node_id).model_copy(update=fields)
+        self.state = replace(self.state, fan_outs={**self.state.fan_outs, node_id: changed})
+
+    def without_children(self, *node_ids: str) -> JobState:
+        """Return the state as it is when these children and their attempts are not loaded."""
+        children = {key: child for key, child in self.state.children.items() if key not in node_ids}
+        attempts = {key: one for key, one in self.state.attempts.items() if key not in node_ids}
+        return replace(self.state, children=children, attempts=attempts)
+
+    def reset(self, node_id: str) -> None:
+        """Start a fan-out anew, as a rerun does: its row and its children go, its number stays."""
+        kept = {key: child for key, child in self.state.children.items() if child.parent_node_id != node_id}
+        rows = {key: row for key, row in self.state.fan_outs.items() if key != node_id}
+        self.state = replace(self.state, children=kept, fan_outs=rows)
+        self.set_node(node_id, status=NodeStatus.READY)
+
+    def answer(self, key: str, answer: Rendered) -> Decision:
+        """Evaluate with a value that was made elsewhere."""
+        self.state = replace(self.state, rendered={key: answer})
+        return self.advance()
 
     def outage(self, on: bool) -> None:
         """Say whether nobody can renew."""

@@ -1,0 +1,198 @@
+"""Makes the children of fan-outs and sends them: params are rendered and checked per item, data is never rendered.
+
+What is wrong with one item is that item's final failure and nobody else's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.dag.nodes import Work
+from core.dag.rendering import params_problem
+from core.dag.run import Run
+from core.dag.scope import scope_of
+from core.dag.state import Dispatch
+from core.dag.tallies import FAILED, child_id, items_of, pending_items
+from core.dag.templates import Constant, TemplateFailed, render
+from core.dag.values import Ask, asked, exceeds, large_reads
+from core.errors import ErrorDetail
+from core.handlers_catalog import HandlerSpec
+from core.ids import canonical_json, task_id
+from core.models.engine import FanOut, NodeState
+from core.payloads import PayloadRef
+from core.statuses import NodeStatus
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """What a child is sent: params, or where large ones lie."""
+
+    params: Json
+    ref: PayloadRef | None = None
+    digest: str | None = None
+
+
+class Nursery:
+    """Makes children of one fan-out in one evaluation."""
+
+    def __init__(self, run: Run, node_id: str, work: Work, spec: HandlerSpec) -> None:
+        self._run = run
+        self._node_id = node_id
+        self._work = work
+        self._spec = spec
+        self._program = run.workflow.params_programs[node_id]
+        self._scope = scope_of(run)
+        self._large = tuple(large_reads(run, self._program))
+
+    def make(self, fan_out: FanOut, number: int, items: Sequence[Any]) -> NodeState:
+        """Make one child and send it, or note that all its items failed before they began.
+
+        Raises:
+            Needed: a large value has to be read or stored first; nothing was made.
+        """
+        indexes = items_of(fan_out, number)
+        if fan_out.batch_size > 1:
+            return self._make_batch(fan_out, number, indexes, items)
+        try:
+            made = self._input(items[0], indexes[0])
+        except TemplateFailed as error:
+            return self._add_failed(number, error.detail)
+        return self._add(fan_out, number, made)
+
+    def _make_batch(self, fan_out: FanOut, number: int, indexes: range, items: Sequence[Any]) -> NodeState:
+        good: list[Json] = []
+        outcomes: list[Json] = []
+        for index, item in zip(indexes, items, strict=True):
+            try:
+                good.append({"index": index, "params": self._checked(item, index)})
+            except TemplateFailed as error:
+                detail = error.detail.model_dump(mode="json", exclude_none=True)
+                outcomes.append({"index": index, "status": FAILED, "error": detail})
+        if not good:
+            return self._add_failed(number, ErrorDetail.model_validate(outcomes[0]["error"]), outcomes)
+        params = {"items": good}
+        made = _Input(params)
+        if exceeds(canonical_json(params)):
+            answer = asked(self._run, Ask(self._path(indexes[0]), {}, Constant({}), override=params))
+            made = _Input({}, answer.ref, answer.digest)
+        return self._add(fan_out, number, made, outcomes)
+
+    def _input(self, item: Any, index: int) -> _Input:
+        if not self._large:
+            value, text = self._rendered(item, index)
+            if not exceeds(text):
+                self._check(text)
+                return _Input(value)
+        answer = asked(self._run, self._ask(item, index), self._large)
+        if answer.ref is None:
+            return _Input(answer.value)
+        return _Input({}, answer.ref, answer.digest)
+
+    def _checked(self, item: Any, index: int) -> Json:
+        """Return the params of one item of a batch."""
+        if self._large:
+            answer = asked(self._run, self._ask(item, index), self._large)
+            if answer.ref is not None:
+                message = f"{self._path(index)} is too large for an item of a batch; use batch_size: 1"
+                raise TemplateFailed(message, code="VALUE_TOO_LARGE", field=self._path(index))
+            params: Json = answer.value
+            return params
+        value, text = self._rendered(item, index)
+        self._check(text)
+        return value
+
+    def _rendered(self, item: Any, index: int) -> tuple[Json, str]:
+        value = render(self._program, {**self._scope, "item": item, "index": index}, self._path(index))
+        return value, canonical_json(value)
+
+    def _check(self, text: str) -> None:
+        if problem := params_problem(self._spec, text.encode()):
+            raise TemplateFailed.of(problem)
+
+    def _ask(self, item: Any, index: int) -> Ask:
+        extra = {"item": item, "index": index}
+        return Ask(self._path(index), self._work.params, self._program, extra=extra, handler=self._spec.name)
+
+    def _path(self, index: int) -> str:
+        return f"nodes.{self._node_id}.task.params of item {index}"
+
+    def _add(self, fan_out: FanOut, number: int, made: _Input, outcomes: list[Json] | None = None) -> NodeState:
+        run, node_id = self._run, child_id(self._node_id, number)
+        attempt = fan_out.first_attempt
+        child = NodeState.model_construct(
+            job_id=run.job.job_id,
+            node_id=node_id,
+            status=NodeStatus.DISPATCHED,
+            task_id=task_id(run.job.job_id, node_id, attempt),
+            attempt=attempt + 1,
+            input_params=made.params if made.ref is None else None,
+            input_ref=None if made.ref is None else made.ref.model_dump(),
+            parent_node_id=self._node_id,
+            fan_out_index=number,
+            first_dispatched_at=run.now,
+            dispatched_at=run.now,
+            outcomes=(outcomes or []) if fan_out.batch_size > 1 else None,
+        )
+        run.add_child(child)
+        run.log.add_child("children_dispatched", child.status.value, self._node_id, number)
+        _dispatch(run, child, attempt, made)
+        return child
+
+    def _add_failed(self, number: int, error: ErrorDetail, outcomes: list[Json] | None = None) -> NodeState:
+        run, node_id = self._run, child_id(self._node_id, number)
+        child = NodeState(
+            job_id=run.job.job_id,
+            node_id=node_id,
+            status=NodeStatus.READY,
+            parent_node_id=self._node_id,
+            fan_out_index=number,
+            outcomes=outcomes,
+        )
+        run.add_child(child)
+        run.fail_node(node_id, error.model_copy(update={"node_id": node_id}))
+        return run.children[node_id]
+
+
+def send_again(run: Run, node_id: str) -> None:
+    """Dispatch the next attempt of a child that waited, with the input that it has."""
+    child = run.children[node_id]
+    ref = None if child.input_ref is None else PayloadRef.model_validate(child.input_ref)
+    last = run.attempt_of(node_id)
+    made = _Input(child.input_params or {}, ref, None if last is None else last.params_digest)
+    run.move(node_id, NodeStatus.READY, ready_at=run.now, not_before=None, waiting_for=None)
+    attempt = run.children[node_id].attempt
+    run.move(
+        node_id,
+        NodeStatus.DISPATCHED,
+        data={"attempt": attempt},
+        task_id=task_id(run.job.job_id, node_id, attempt),
+        attempt=attempt + 1,
+        dispatched_at=run.now,
+        started_at=None,
+    )
+    _dispatch(run, run.children[node_id], attempt, made)
+
+
+def _dispatch(run: Run, child: NodeState, attempt: int, made: _Input) -> None:
+    parent = child.parent_node_id or ""
+    work, defaults = run.workflow.works[parent], run.workflow.defaults
+    spec = run.catalog[work.handler]
+    items = None if child.outcomes is None else pending_items(run.fan_outs[parent], child)
+    each = work.timeout_seconds or defaults.timeout_seconds or spec.timeout_seconds
+    run.dispatches[child.node_id] = Dispatch(
+        node_id=child.node_id,
+        attempt=attempt,
+        queue=work.queue or spec.queue,
+        handler=spec.name,
+        params=made.params,
+        params_ref=made.ref,
+        params_digest=made.digest,
+        timeout_seconds=each * (1 if items is None else len(items)),
+        priority=run.job.priority,
+        heartbeat_timeout_seconds=work.heartbeat_timeout_seconds or defaults.heartbeat_timeout_seconds,
+        queue_timeout_seconds=work.queue_timeout_seconds or defaults.queue_timeout_seconds,
+        child=True,
+        items=items,
+    )
