@@ -32,10 +32,11 @@ class AttemptRepository:
             """
             SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
                 token_hash, timeout_seconds, queued_at, redispatch_at, claim_id, worker_id, leased_at,
-                lease_expires_at, ended_at, progress, peak_rss_bytes, reason, heartbeat_timeout_seconds, child
+                lease_expires_at, ended_at, progress, peak_rss_bytes, reason, heartbeat_timeout_seconds, child,
+                outcomes, queue_expires_at
             FROM dagapp.dag_attempts WHERE task_id = ANY(
                 ARRAY(SELECT task_id FROM dagapp.dag_attempts
-                      WHERE job_id = ANY(%s) AND state IN ('queued', 'parked', 'leased'))
+                      WHERE job_id = ANY(%s) AND state IN ('queued', 'parked', 'leased') AND NOT child)
                 || ARRAY(SELECT task_id FROM dagapp.dag_task_results WHERE job_id = ANY(%s) AND NOT processed)
                 || %s::varchar[])
             ORDER BY task_id FOR UPDATE
@@ -51,7 +52,8 @@ class AttemptRepository:
             """
             SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
                 token_hash, timeout_seconds, queued_at, redispatch_at, claim_id, worker_id, leased_at,
-                lease_expires_at, ended_at, progress, peak_rss_bytes, reason, heartbeat_timeout_seconds, child
+                lease_expires_at, ended_at, progress, peak_rss_bytes, reason, heartbeat_timeout_seconds, child,
+                outcomes, queue_expires_at
             FROM dagapp.dag_attempts WHERE task_id = ANY(%s) ORDER BY task_id FOR UPDATE
             """,
             (list(task_ids),),
@@ -66,7 +68,7 @@ class AttemptRepository:
             SELECT a.task_id, a.job_id, a.node_id, a.attempt, a.dispatch_no, a.state, a.queue, a.handler, a.priority,
                 a.params_digest, a.token_hash, a.timeout_seconds, a.queued_at, a.redispatch_at, a.claim_id,
                 a.worker_id, a.leased_at, a.lease_expires_at, a.ended_at, a.progress, a.peak_rss_bytes, a.reason,
-                a.heartbeat_timeout_seconds, a.child,
+                a.heartbeat_timeout_seconds, a.child, a.outcomes, a.queue_expires_at,
                 EXISTS (SELECT FROM dagapp.dag_jobs AS j
                 WHERE j.job_id = a.job_id AND (j.paused_at IS NOT NULL OR EXISTS (
                     SELECT FROM dagapp.dag_settings AS s

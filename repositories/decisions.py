@@ -51,9 +51,11 @@ updated_nodes AS (
 created_attempts AS (
     INSERT INTO dagapp.dag_attempts
         (task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
-         token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child)
+         token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child,
+         queue_expires_at)
     SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority,
-        params_digest, token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child
+        params_digest, token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child,
+        queue_expires_at
     FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'new_attempts')
 ),
 updated_attempts AS (

@@ -31,7 +31,7 @@ class NodeRepository:
             return await cursor.fetchone()
 
     async def of_jobs(self, job_ids: Iterable[str]) -> Pending[NodeState]:
-        """Return all nodes of these jobs."""
+        """Return the vertices of these jobs, without the children of fan-outs."""
         return await send(
             self._conn,
             class_row(NodeState),
@@ -39,7 +39,7 @@ class NodeRepository:
             SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                 waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,
                 first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes
-            FROM dagapp.dag_node_states WHERE job_id = ANY(%s)
+            FROM dagapp.dag_node_states WHERE job_id = ANY(%s) AND parent_node_id IS NULL
             """,
             (list(job_ids),),
         )

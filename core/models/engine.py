@@ -114,7 +114,8 @@ class NodeState(Table):
     __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
     __indexes__: ClassVar = (
         Index("child", ("job_id", "parent_node_id", "fan_out_index"), where="parent_node_id IS NOT NULL"),
-        Index("child_due", ("job_id", "not_before"), where="parent_node_id IS NOT NULL AND status = 'WAITING'"),
+        Index("child_due", ("job_id", "not_before"), where="parent_node_id IS NOT NULL AND not_before IS NOT NULL"),
+        Index("vertex", ("job_id",), where="parent_node_id IS NULL"),
     )
 
     job_id: Annotated[str, Column("varchar(64)")]
@@ -155,7 +156,8 @@ class Attempt(Table):
     __storage__: ClassVar = "fillfactor=70"
     __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
     __indexes__: ClassVar = (
-        Index("live", ("job_id", "node_id"), where="state IN ('queued','parked','leased')"),
+        Index("live", ("job_id", "node_id"), where="state IN ('queued','parked','leased') AND NOT child"),
+        Index("child_live", ("job_id", "node_id"), where="state IN ('queued','parked','leased') AND child"),
         Index("worker", ("worker_id",), where="state = 'leased'"),
         Index("queue_live", ("queue", "state"), where="state IN ('queued','leased')"),
     )
@@ -189,7 +191,7 @@ class Attempt(Table):
     outcomes: Annotated[list[Any] | None, Column("jsonb")] = Field(
         default=None, description="Of a batch: what its worker said of single items in heartbeats."
     )
-    queue_expires_at: datetime | None = Field(default=None, description="When it is given up if still queued.")
+    queue_expires_at: datetime | None = Field(default=None, description="When to look whether it is given up.")
 
 
 class TaskResultRow(Table):
