@@ -16,7 +16,7 @@ from core.dag.json_values import check_json
 from core.dag.nodes import Aggregation
 from core.errors import GeodagError
 from core.ids import canonical_json
-from core.models.engine import FanOut
+from core.models.fan_out import FanOut
 
 _LISTS = frozenset({Aggregation.COLLECT, Aggregation.CONCAT})
 _SINGLE = frozenset({Aggregation.FIRST, Aggregation.LAST})

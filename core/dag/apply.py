@@ -8,7 +8,8 @@ from core.dag import child_jobs
 from core.dag.retry import redispatch_after_seconds
 from core.dag.state import AttemptEnd, Decision, Dispatch, JobState
 from core.ids import digest, task_id
-from core.models.engine import Attempt, FanOut, NodeState
+from core.models.engine import Attempt, NodeState
+from core.models.fan_out import FanOut
 from core.statuses import AttemptState
 
 

@@ -18,7 +18,8 @@ from core.dag.values import Ask, asked, exceeds, large_reads
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
 from core.ids import canonical_json, task_id
-from core.models.engine import FanOut, NodeState
+from core.models.engine import NodeState
+from core.models.fan_out import FanOut
 from core.payloads import PayloadRef
 from core.statuses import NodeStatus
 
@@ -135,7 +136,7 @@ class Nursery:
             dispatched_at=run.now,
             outcomes=(outcomes or []) if fan_out.batch_size > 1 else None,
         )
-        run.add_child(child)
+        run.family.put(child)
         run.log.add_child("children_dispatched", child.status.value, self._node_id, number)
         _dispatch(run, child, attempt, made)
         return child
@@ -150,7 +151,7 @@ class Nursery:
             fan_out_index=number,
             outcomes=outcomes,
         )
-        run.add_child(child)
+        run.family.put(child)
         run.fail_node(node_id, error.model_copy(update={"node_id": node_id}))
         return run.children[node_id]
 

@@ -7,7 +7,7 @@ for again by the next evaluation, so doing one twice must make no difference.
 from dataclasses import dataclass
 
 from core.dag.nodes import Aggregation
-from core.models.engine import FanOut
+from core.models.fan_out import FanOut
 from core.payloads import PayloadRef
 
 

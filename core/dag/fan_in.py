@@ -14,7 +14,7 @@ from core.dag.json_values import NotJson
 from core.dag.nodes import Aggregation, FanInNode, FanOutNode
 from core.dag.run import Run
 from core.dag.tallies import outputs_of
-from core.models.engine import FanOut
+from core.models.fan_out import FanOut
 from core.payloads import is_large
 from core.statuses import NodeStatus
 

@@ -18,12 +18,13 @@ from core.dag.chores import Unpacking
 from core.dag.nodes import FanOutNode
 from core.dag.rendering import Rendered, Shape
 from core.dag.run import Run
-from core.dag.tallies import child_id, closed, tally_of, tolerated_items
+from core.dag.tallies import child_id, tally_of, tolerated_items
 from core.dag.templates import TemplateFailed
 from core.dag.timers import child_timers
 from core.dag.values import Ask, Needed, value_of
 from core.errors import ErrorDetail
-from core.models.engine import FanOut, NodeState
+from core.models.engine import NodeState
+from core.models.fan_out import FanOut
 from core.payloads import PayloadRef
 from core.statuses import NODE_FINAL, AttemptState, NodeStatus
 
@@ -97,7 +98,7 @@ def _open(run: Run, node_id: str, node: FanOutNode, source: Rendered) -> None:
         first_attempt=state.attempt,
     )
     run.start_job()
-    run.open_fan_out(fan_out, source.value if source.ref is None else None)
+    run.family.open(fan_out, source.value if source.ref is None else None)
     run.move(
         node_id,
         NodeStatus.RUNNING,
@@ -112,15 +113,15 @@ def carry_on(run: Run, node_id: str, node: FanOutNode) -> None:
     """Do everything that a RUNNING fan-out can do now."""
     if run.fan_outs[node_id].state == "expanding" and not _is_unpacked(run, node_id):
         return
-    fan_out = run.count_children(node_id)
+    fan_out = run.family.count(node_id)
     if fan_out.state == "running" and not (run.holds(node_id, _queue_of(run, node)) or run.overdue):
         _wake(run, node_id)
         _fill(run, node_id, node)
         _raise_attempt(run, node_id)
-        fan_out = run.count_children(node_id)
+        fan_out = run.family.count(node_id)
     if fan_out.failed > fan_out.tolerated:
         _stop(run, node_id)
-        fan_out = run.count_children(node_id)
+        fan_out = run.family.count(node_id)
     if fan_out.active == 0 and (fan_out.state == "stopping" or fan_out.next_child == fan_out.child_count):
         _end(run, node_id)
 
@@ -133,11 +134,10 @@ def resume(run: Run) -> None:
         if not was_held or not isinstance(node, FanOutNode) or run.held_by(_queue_of(run, node)) is not None:
             continue
         if node.task.queue_timeout_seconds or run.workflow.defaults.queue_timeout_seconds:
-            live = run.live_children(node_id)
-            run.incomplete = run.incomplete or len(live) < run.count_children(node_id).active
-            for child in live:
+            run.incomplete = run.incomplete or not run.family.all_live_seen(node_id)
+            for child in run.family.live(node_id):
                 if child.status is NodeStatus.DISPATCHED:
-                    run.add_child(child.model_copy(update={"dispatched_at": run.now}))
+                    run.family.put(child.model_copy(update={"dispatched_at": run.now}))
 
 
 def _queue_of(run: Run, node: FanOutNode) -> str:
@@ -151,29 +151,29 @@ def _is_unpacked(run: Run, node_id: str) -> bool:
         ref = PayloadRef.model_validate(run.nodes[node_id].input_ref)
         run.add_chore(Unpacking(run.job.job_id, node_id, run.job.run_no, ref))
         return False
-    run.change_fan_out(node_id, state="running")
+    run.family.change(node_id, state="running")
     return True
 
 
 def _raise_attempt(run: Run, node_id: str) -> None:
     """Keep the fan-out's own number above those of its children: after a rerun they go on from there."""
-    highest = max((child.attempt for child in run.children_of(node_id)), default=0)
+    highest = max((child.attempt for child in run.family.of(node_id)), default=0)
     if highest > run.nodes[node_id].attempt:
         run.nodes[node_id] = run.nodes[node_id].model_copy(update={"attempt": highest})
 
 
 def _wake(run: Run, node_id: str) -> None:
     """Send the next attempts of children whose backoff is over."""
-    for child in tuple(run.children_of(node_id)):
+    for child in tuple(run.family.of(node_id)):
         if child.status is NodeStatus.WAITING and (child.not_before is None or child.not_before <= run.now):
             send_again(run, child.node_id)
 
 
 def _fill(run: Run, node_id: str, node: FanOutNode) -> None:
     """Make children while there is room and there are items; stop at the first failure too many."""
-    fan_out = run.count_children(node_id)
+    fan_out = run.family.count(node_id)
     nursery = Nursery(run, node_id, node.task, run.catalog[node.task.handler])
-    start, items = run.items_of(node_id)
+    start, items = run.family.items_of(node_id)
     number, room, failed = fan_out.next_child, fan_out.max_concurrency - fan_out.active, fan_out.failed
     last = min(fan_out.child_count, number + MAX_NEW_CHILDREN)
     while number < last and room > 0 and failed <= fan_out.tolerated:
@@ -188,7 +188,7 @@ def _fill(run: Run, node_id: str, node: FanOutNode) -> None:
         number += 1
         room -= child.status not in NODE_FINAL
         failed += tally_of(fan_out, child).failed
-    run.change_fan_out(node_id, next_child=number)
+    run.family.change(node_id, next_child=number)
 
 
 def _batch(fan_out: FanOut, number: int, start: int, items: Sequence[Any]) -> Sequence[Any]:
@@ -201,13 +201,12 @@ def _batch(fan_out: FanOut, number: int, start: int, items: Sequence[Any]) -> Se
 
 def _stop(run: Run, node_id: str) -> None:
     """Let nothing start any more: what runs ends, what waits or lies in a queue is cancelled."""
-    live = run.live_children(node_id)
     if run.fan_outs[node_id].state == "running":
-        if len(live) < run.fan_outs[node_id].active:
+        if not run.family.all_live_seen(node_id):
             run.incomplete = True
             return
-        run.change_fan_out(node_id, state="stopping")
-    for child in live:
+        run.family.change(node_id, state="stopping")
+    for child in run.family.live(node_id):
         if not _is_running(run, child):
             run.cancel_node(child.node_id, "more items failed than are tolerated")
 
@@ -219,8 +218,7 @@ def _is_running(run: Run, child: NodeState) -> bool:
 
 
 def _end(run: Run, node_id: str) -> None:
-    fan_out = closed(run.fan_outs[node_id], run.now)
-    run.fan_outs[node_id] = fan_out
+    fan_out = run.family.close(node_id, run.now)
     shown = min(fan_out.next_child, SHOWN_CHILDREN)
     output: dict[str, Any] = {
         "fan_out_count": fan_out.item_count,
@@ -247,7 +245,7 @@ def set_timers(run: Run) -> None:
     """Note in each row when one of its children has a timer, so that nobody has to look at all of them."""
     for node_id, fan_out in tuple(run.fan_outs.items()):
         if fan_out.state in {"running", "stopping"}:
-            run.change_fan_out(node_id, wake_at=_wake_at(run, node_id, fan_out))
+            run.family.change(node_id, wake_at=_wake_at(run, node_id, fan_out))
 
 
 def _wake_at(run: Run, node_id: str, fan_out: FanOut) -> datetime | None:
@@ -256,7 +254,7 @@ def _wake_at(run: Run, node_id: str, fan_out: FanOut) -> datetime | None:
     others = known.wake_at if known else None
     if others is not None and others <= run.now:
         others = run.state.child_timers.get(node_id)
-    timers = [timer for child in run.live_children(node_id) for timer in child_timers(run, child)]
+    timers = [timer for child in run.family.live(node_id) for timer in child_timers(run, child)]
     if others is not None:
         timers.append(others)
     if _may_fill(run, node_id, fan_out):

@@ -1,6 +1,6 @@
 """The working copy of one evaluation: the only place where statuses are written and events are made."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from core.dag.chores import Chore
 from core.dag.definition import Workflow
 from core.dag.event_log import EventLog
+from core.dag.family import Family
 from core.dag.nodes import TaskNode, Work, WorkflowNode
 from core.dag.rendering import Rendering
 from core.dag.retry import RetryPolicy
@@ -19,14 +20,12 @@ from core.dag.state import (
     Dispatch,
     Disposition,
     Event,
-    Expansion,
     JobState,
     StartJob,
 )
-from core.dag.tallies import account, closed
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
-from core.models.engine import Attempt, FanOut, Job, NodeState
+from core.models.engine import Attempt, Job, NodeState
 from core.payloads import PayloadRef
 from core.statuses import (
     ATTEMPT_FINAL,
@@ -87,8 +86,8 @@ class Run:
         self.catalog = catalog
         self.job: Job = state.job
         self.nodes: dict[str, NodeState] = dict(state.nodes)
-        self.children: dict[str, NodeState] = dict(state.children)
-        self.fan_outs: dict[str, FanOut] = dict(state.fan_outs)
+        self.family = Family(state)
+        self.children, self.fan_outs = self.family.children, self.family.fan_outs
         self.prepared: dict[str, Prepared] = {}
         self.dispatches: dict[str, Dispatch] = {}
         self.redispatches: list[str] = []
@@ -100,9 +99,6 @@ class Run:
         self.chores: dict[str, Chore] = {}
         self.incomplete = False
         """True when children have to be cancelled that are not loaded; nothing that was decided counts then."""
-        self._counted: dict[str, NodeState] = dict(state.children)
-        self._uncounted: dict[str, set[str]] = {}
-        self._sources: dict[str, Sequence[Any]] = {}
         self.outputs: Mapping[str, Any] | None = None
         self.commands_done: list[CommandDone] = []
         self.child_orders: list[ChildOrder] = []
@@ -158,48 +154,7 @@ class Run:
         if node.parent_node_id is None:
             self.nodes[node.node_id] = node
         else:
-            self.add_child(node)
-
-    def add_child(self, child: NodeState) -> None:
-        """Put a child of a fan-out, new or changed."""
-        self.children[child.node_id] = child
-        self._uncounted.setdefault(child.parent_node_id or "", set()).add(child.node_id)
-
-    def children_of(self, node_id: str) -> tuple[NodeState, ...]:
-        """Return the children of a fan-out that are loaded or new."""
-        return tuple(child for child in self.children.values() if child.parent_node_id == node_id)
-
-    def live_children(self, node_id: str) -> tuple[NodeState, ...]:
-        """Return those of them that have not ended."""
-        return tuple(child for child in self.children_of(node_id) if child.status not in NODE_FINAL)
-
-    def open_fan_out(self, fan_out: FanOut, items: Sequence[Any] | None) -> None:
-        """Add the row of a fan-out that begins, with its items unless they lie in a blob."""
-        self.fan_outs[fan_out.node_id] = fan_out
-        if items is not None:
-            self._sources[fan_out.node_id] = items
-
-    def items_of(self, node_id: str) -> tuple[int, Sequence[Any]]:
-        """Return the items of a fan-out that are at hand, and the index of the first of them."""
-        if node_id in self._sources:
-            return 0, self._sources[node_id]
-        known = self.state.fan_outs[node_id]
-        return known.next_child * known.batch_size, self.state.next_items.get(node_id, ())
-
-    def change_fan_out(self, node_id: str, **fields: Any) -> None:
-        """Write fields of a fan-out's row; nothing when they are as they were."""
-        row = self.fan_outs[node_id]
-        if any(getattr(row, name) != value for name, value in fields.items()):
-            self.fan_outs[node_id] = row.model_copy(update=fields)
-
-    def count_children(self, node_id: str) -> FanOut:
-        """Count what changed about the children of a fan-out since they were counted last; return its row."""
-        changed = self._uncounted.pop(node_id, None)
-        if changed:
-            moves = [(self._counted.get(key), self.children[key]) for key in changed]
-            self.fan_outs[node_id] = account(self.fan_outs[node_id], moves)
-            self._counted.update((key, self.children[key]) for key in changed)
-        return self.fan_outs[node_id]
+            self.family.put(node)
 
     def policy_of(self, node_id: str) -> RetryPolicy:
         """Return the retry policy of a vertex, or of the fan-out that a child belongs to."""
@@ -373,7 +328,7 @@ class Run:
             params_override=node.params_override,
         )
         self.prepared.pop(node_id, None)
-        self._forget_children(node_id)
+        self.family.forget(node_id)
         self._put(fresh)
         self.reset.append(node_id)
         self.log.append(Event("node_reset", NodeStatus.PENDING.value, node_id, node.task_id))
@@ -382,22 +337,12 @@ class Run:
         """Cancel what is unfinished below a fan-out; all of it has to be loaded for that."""
         if node_id not in self.fan_outs:
             return
-        live = self.live_children(node_id)
-        if len(live) < self.count_children(node_id).active:
+        if not self.family.all_live_seen(node_id):
             self.incomplete = True
             return
-        for child in live:
+        for child in self.family.live(node_id):
             self.cancel_node(child.node_id, reason)
-        if self.fan_outs[node_id].state != "done":
-            self.fan_outs[node_id] = closed(self.count_children(node_id), self.now)
-
-    def _forget_children(self, node_id: str) -> None:
-        """Drop the row of a fan-out and its children: they are made anew."""
-        self.fan_outs.pop(node_id, None)
-        self._uncounted.pop(node_id, None)
-        for child in self.children_of(node_id):
-            del self.children[child.node_id]
-            self._counted.pop(child.node_id, None)
+        self.family.close(node_id, self.now)
 
     def cancel_unfinished(self, reason: str) -> None:
         """Cancel every node that has not ended, also those the workflow does not name."""
@@ -424,7 +369,6 @@ class Run:
         if self.job.wake_at != wake_at:
             self.job = self.job.model_copy(update={"wake_at": wake_at})
         before = self.state.nodes
-        loaded = {key: child for key, child in self.state.children.items() if child.parent_node_id not in self.reset}
         return Decision(
             job=self.job if self.job is not self.state.job else None,
             nodes=tuple(node for node_id, node in self.nodes.items() if node is not before[node_id]),
@@ -434,13 +378,13 @@ class Run:
             dispositions=tuple(self.dispositions),
             events=self.log.events(),
             wake_at=wake_at,
-            children=tuple(child for key, child in self.children.items() if key in loaded and child is not loaded[key]),
-            new_children=tuple(child for key, child in self.children.items() if key not in loaded),
+            children=self.family.changed_children(self.reset),
+            new_children=self.family.new_children(self.reset),
             child_jobs=tuple(self.child_jobs),
             needs=tuple(self.needs.values()),
             chores=tuple(self.chores.values()),
-            fan_outs=tuple(row for key, row in self.fan_outs.items() if row is not self.state.fan_outs.get(key)),
-            expansions=tuple(Expansion(key, items) for key, items in self._sources.items()),
+            fan_outs=tuple(self.family.changed_fan_outs()),
+            expansions=tuple(self.family.expansions()),
             outputs=self.outputs,
             commands_done=tuple(self.commands_done),
             child_orders=tuple(self.child_orders),

@@ -14,7 +14,8 @@ from core.dag.chores import Chore
 from core.dag.definition import Workflow
 from core.dag.rendering import Rendered, Rendering
 from core.errors import CallerError, ErrorDetail
-from core.models.engine import Attempt, Command, FanOut, Job, NodeState, TaskResultRow
+from core.models.engine import Attempt, Command, Job, NodeState, TaskResultRow
+from core.models.fan_out import FanOut
 from core.payloads import PayloadRef
 from core.statuses import AttemptState
 

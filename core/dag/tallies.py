@@ -11,7 +11,8 @@ from decimal import Decimal
 from typing import Any
 
 from core.dag.nodes import Tolerate
-from core.models.engine import FanOut, NodeState
+from core.models.engine import NodeState
+from core.models.fan_out import FanOut
 from core.payloads import PayloadRef
 from core.statuses import NODE_FINAL, NodeStatus
 

@@ -14,7 +14,8 @@ from core.dag.evaluator import advance, initial_nodes
 from core.dag.inputs import resolve_inputs
 from core.dag.rendering import Rendered
 from core.dag.state import Decision, Event, JobState
-from core.models.engine import Attempt, FanOut, Job, NodeState, TaskResultRow
+from core.models.engine import Attempt, Job, NodeState, TaskResultRow
+from core.models.fan_out import FanOut
 from core.statuses import AttemptState, JobStatus, NodeStatus
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

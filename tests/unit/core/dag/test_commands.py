@@ -11,7 +11,8 @@ from core.dag.run import Run
 from core.dag.state import ChildOrder, Decision
 from core.errors import CallerError, Conflict, ErrorDetail, NotFound, ParameterInvalid
 from core.handlers_catalog import CATALOG
-from core.models.engine import Attempt, Command, FanOut, NodeState
+from core.models.engine import Attempt, Command, NodeState
+from core.models.fan_out import FanOut
 from core.statuses import AttemptState, JobStatus, NodeStatus, SkipReason
 from tests.unit.core.dag.harness import START, World, chain, task, workflow_of
 
