@@ -127,6 +127,16 @@ class ChunkOutput(Output):
     results: list[Any]
 
 
+class MakeValuesParams(Params):
+    count: int = Field(default=1000, ge=0, le=1_000_000)
+    bytes_each: int = Field(default=200, ge=40, le=1_000_000)
+
+
+class MakeValuesOutput(Output):
+    count: int
+    values: list[str]
+
+
 class RasterOptions(Params):
     """What a submit may say about a raster; names of b2b.md `options`."""
 
@@ -214,6 +224,7 @@ _SPECS = (
     HandlerSpec("multi_phase", HEAVY_QUEUE, RunMode.SUBPROCESS, MultiPhaseParams, MultiPhaseOutput),
     HandlerSpec("size_check", LIGHT_QUEUE, RunMode.INLINE, SizeCheckParams, SizeCheckOutput, 300),
     HandlerSpec("chunk_processor", HEAVY_QUEUE, RunMode.SUBPROCESS, ChunkParams, ChunkOutput),
+    HandlerSpec("make_values", HEAVY_QUEUE, RunMode.SUBPROCESS, MakeValuesParams, MakeValuesOutput, 300),
     HandlerSpec(
         "raster.validate",
         LIGHT_QUEUE,

@@ -13,6 +13,8 @@ from core.handlers_catalog import (
     FlakyParams,
     HelloOutput,
     HelloParams,
+    MakeValuesOutput,
+    MakeValuesParams,
     MultiPhaseOutput,
     MultiPhaseParams,
     SizeCheckOutput,
@@ -97,6 +99,12 @@ def chunk_processor(ctx: ProcessContext, params: ChunkParams) -> Outcome:
         results.append(item)
         ctx.progress(index, len(params.items))
     return Outcome(ChunkOutput(processed=len(results), results=results))
+
+
+def make_values(ctx: ProcessContext, params: MakeValuesParams) -> Outcome:
+    """Return as much as it is asked for, all of it different: an output that has to travel by reference."""
+    values = [f"{number:039d}".ljust(params.bytes_each, "x") for number in range(params.count)]
+    return Outcome(MakeValuesOutput(count=len(values), values=values))
 
 
 def _pause(ctx: ProcessContext, seconds: float) -> None:
