@@ -108,6 +108,20 @@ class AttemptRepository:
             (list(task_ids),),
         )
 
+    async def leased_of_job(self, job_id: str) -> list[Attempt]:
+        """Return the attempts of a job that workers are at, unlocked."""
+        async with self._conn.cursor(row_factory=class_row(Attempt)) as cursor:
+            await cursor.execute(
+                """
+                SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
+                    token_hash, timeout_seconds, queued_at, redispatch_at, claim_id, worker_id, leased_at,
+                    lease_expires_at, ended_at, progress, peak_rss_bytes, reason, heartbeat_timeout_seconds, child
+                FROM dagapp.dag_attempts WHERE job_id = %s AND state = 'leased'
+                """,
+                (job_id,),
+            )
+            return await cursor.fetchall()
+
     async def counts(self, queue: str) -> dict[str, int]:
         """Return how many attempts of a queue are queued and leased: what workers scale on."""
         cursor = await self._conn.execute(

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from pydantic_core import to_json
+
 from core.dag.json_values import NotJson, check_json
 from core.models.engine import Attempt, Checkpoint
+from core.payloads import LIMIT_BYTES
 from repositories.checkpoints import CheckpointRepository
 from repositories.events import EventRepository, NewEvent
 from services.work import Connection
@@ -23,11 +26,14 @@ def checkpoint_rows(saved: Sequence[tuple[Attempt, dict[str, Any]]], now: dateti
 
 
 def is_storable(value: Any, task_id: str) -> bool:
-    """Return whether JSON storage takes a value that a task reported on the way; log when it does not."""
+    """Return whether a value that a task reported on the way can be stored; log when it cannot."""
     try:
         check_json(value, "value")
     except NotJson as error:
         log.warning("unstorable value dropped", extra={"task_id": task_id, "reason": str(error)})
+        return False
+    if (size := len(to_json(value))) > LIMIT_BYTES:
+        log.warning("large value dropped", extra={"task_id": task_id, "size_bytes": size})
         return False
     return True
 

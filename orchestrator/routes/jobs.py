@@ -9,9 +9,10 @@ from starlette.responses import Response
 
 from core.errors import NotFound
 from core.identity import Role
-from core.models.engine import Job, JobEvent, NodeState
+from core.models.engine import Attempt, Job, JobEvent, NodeState
 from core.statuses import JobStatus
 from orchestrator.deps import context, json_response, parsed
+from repositories.attempts import AttemptRepository
 from repositories.database import transaction
 from repositories.events import EventRepository
 from repositories.jobs import JobRepository
@@ -82,10 +83,32 @@ class JobList(BaseModel):
     jobs: list[JobView]
 
 
+class Running(BaseModel):
+    """What a worker says of the task it is at."""
+
+    worker_id: str | None
+    leased_at: datetime | None
+    progress: dict[str, Any] | None = Field(description="{current, total, message}, as the handler reported.")
+    peak_rss_bytes: int | None
+
+
+class NodeView(NodeState):
+    """A node with what is going on in it."""
+
+    running: Running | None = None
+
+    @classmethod
+    def of(cls, node: NodeState, attempt: Attempt | None) -> "NodeView":
+        """Return the view of a row; an attempt that the node does not know any more says nothing."""
+        current = attempt is not None and attempt.task_id == node.task_id
+        running = Running.model_validate(attempt, from_attributes=True) if current else None
+        return cls.model_construct(**node.__dict__, running=running)
+
+
 class NodeList(BaseModel):
     """Every node of a job."""
 
-    nodes: list[NodeState]
+    nodes: list[NodeView]
 
 
 class EventList(BaseModel):
@@ -149,9 +172,11 @@ async def get_nodes(request: Request, job_id: str) -> Response:
     ctx.auth.caller(request.headers, Role.OPERATOR)
     async with transaction(ctx.pool) as conn:
         nodes = await (await NodeRepository(conn).of_jobs([job_id])).rows()
+        leased = {attempt.node_id: attempt for attempt in await AttemptRepository(conn).leased_of_job(job_id)}
     if not nodes:
         raise NotFound(f"there is no job {job_id}", field="job_id", value=job_id)
-    return json_response(NodeList.model_construct(nodes=nodes))
+    views = [NodeView.of(node, leased.get(node.node_id)) for node in nodes]
+    return json_response(NodeList.model_construct(nodes=views))
 
 
 @router.get("/{job_id}/events")

@@ -11,7 +11,7 @@ import pytest
 from core.payloads import encode, task_prefix
 from orchestrator.settings import OrchestratorSettings
 from tests.integration.orchestrator.conftest import StartOrchestrator
-from tests.support.doors import Door
+from tests.support.doors import WORKER, Door
 from tests.support.engine import Engine
 
 
@@ -25,6 +25,26 @@ async def test_a_job_runs_through_http_and_the_waiter_is_told_at_once(door: Door
     async with asyncio.timeout(1.0):
         job = await waiting
     assert (job["status"], job["outputs"]) == ("COMPLETED", {"echoed": {"message": "hi"}})
+
+
+async def test_the_progress_of_a_task_is_seen_while_it_runs(door: Door) -> None:
+    engine = Engine(door.context.pool)
+    job_id = await door.create("echo_test")
+    message = await engine.message(job_id)
+    assert await running(door, job_id) is None
+    await door.claim(message)
+    progress = {"current": 1.0, "total": 4.0, "message": "block 1"}
+    beat = {"task_id": message.task_id, "token": message.token, "progress": progress, "peak_rss_bytes": 1000}
+    await door.callback("heartbeats", {"worker": WORKER, "free": {"slots": 1}, "beats": [beat]})
+    seen = await running(door, job_id)
+    assert (seen["worker_id"], seen["progress"], seen["peak_rss_bytes"]) == ("worker-1", progress, 1000)
+    await door.complete(message)
+    assert await running(door, job_id) is None
+
+
+async def running(door: Door, job_id: str) -> Any:
+    nodes = (await door.get(f"/api/v1/jobs/{job_id}/nodes"))["nodes"]
+    return next(node["running"] for node in nodes if node["node_id"] == "echo_handler")
 
 
 LARGE = """

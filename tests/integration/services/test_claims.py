@@ -223,6 +223,28 @@ async def test_a_checkpoint_of_an_attempt_that_lost_its_lease_is_refused(engine:
     assert await engine.query("SELECT * FROM dagapp.dag_checkpoints") == []
 
 
+async def test_a_checkpoint_of_other_params_is_not_handed_on(engine: Engine) -> None:
+    worker = HandWorker(engine, queue="container-tasks")
+    engine = worker.engine = Engine(engine.pool, workflows_of(HEAVY))
+    job_id = await engine.create("heavy")
+    message = await engine.message(job_id)
+    await worker.claim(message)
+    beat = Beat(task_id=message.task_id, token=message.token, checkpoint={"phase": "p", "state": {"done": 1}})
+    await worker.beat(beat)
+    await worker.report(Release(task_id=message.task_id, token=message.token))
+    await engine.query("UPDATE dagapp.dag_checkpoints SET params_digest = %s", "0" * 64)
+    (answer,) = await worker.claim(await engine.message(job_id))
+    assert (answer.outcome, answer.checkpoint) == (ClaimOutcome.GRANTED, None)
+
+
+async def test_a_checkpoint_above_the_limit_is_dropped_and_costs_no_lease(engine: Engine, worker: HandWorker) -> None:
+    _, message = await job_and_message(engine)
+    await worker.claim(message)
+    beat = Beat(task_id=message.task_id, token=message.token, checkpoint={"phase": "p", "state": {"x": "y" * 70_000}})
+    assert (await worker.beat(beat)).revoked == ()
+    assert await engine.query("SELECT * FROM dagapp.dag_checkpoints") == []
+
+
 async def test_a_checkpoint_that_cannot_be_stored_costs_no_lease(engine: Engine, worker: HandWorker) -> None:
     _, message = await job_and_message(engine)
     await worker.claim(message)

@@ -23,3 +23,16 @@ async def answer(ctx: InlineContext, params: Any) -> Outcome:
     """Return what JSON has no word for."""
     values = {"nan": float("nan"), "inf": float("inf"), "nul": "a\0b", "huge": 2**5000, "set": {1}}
     return Outcome({"mean": values[params.what]})
+
+
+LET_GO = asyncio.Event()
+
+
+async def deaf(ctx: InlineContext, params: Any) -> Outcome:
+    """Swallow every cancellation, as a broken handler might, until the test lets go."""
+    while not LET_GO.is_set():
+        try:
+            await LET_GO.wait()
+        except asyncio.CancelledError:
+            continue
+    return Outcome({})

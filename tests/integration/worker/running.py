@@ -46,6 +46,7 @@ SPECS = (
     _spec("write_file", DoubledOutput, ["source"]),
     _spec("link_out", DoubledOutput),
     HandlerSpec("inline.stubborn", LIGHT_QUEUE, RunMode.INLINE, AnyParams, AnyOutput),
+    HandlerSpec("inline.deaf", LIGHT_QUEUE, RunMode.INLINE, AnyParams, AnyOutput),
     HandlerSpec("inline.answer", LIGHT_QUEUE, RunMode.INLINE, AnyParams, AnyOutput),
     HandlerSpec("inline.write", LIGHT_QUEUE, RunMode.INLINE, AnyParams, AnyOutput, database=True),
 )
@@ -54,6 +55,7 @@ TARGETS = {
     **IMPLEMENTATIONS,
     **{spec.name: f"jail_handlers:{spec.name}" for spec in SPECS if spec.mode is RunMode.SUBPROCESS},
     "inline.stubborn": "tests.integration.worker.inline_handlers:stubborn",
+    "inline.deaf": "tests.integration.worker.inline_handlers:deaf",
     "inline.answer": "tests.integration.worker.inline_handlers:answer",
     "inline.write": "tests.integration.worker.inline_handlers:write",
 }

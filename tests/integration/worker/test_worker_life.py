@@ -7,9 +7,11 @@ import psutil
 import pytest
 
 from core.wire import ResultDisposition
+from tests.integration.worker import inline_handlers
 from tests.integration.worker.conftest import Dispatcher
 from tests.integration.worker.running import checkpoints, running
 from tests.support.waiting import await_until
+from worker import heartbeat
 from worker.state_dir import FolderTaken
 
 pytestmark = pytest.mark.usefixtures("environment")
@@ -38,6 +40,22 @@ async def test_a_short_lease_is_renewed_in_time_although_the_worker_beats_slowly
         granted = clock()
         await dispatch.until(lambda: len([call for call in orchestrator.beats if call.beats]) == 6, "renewals")
         assert 1.2 < clock() - granted < 5
+
+
+async def test_a_task_that_cannot_be_stopped_loses_its_lease_while_the_worker_beats_on(
+    dispatch: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeat, "_OVERTIME_SECONDS", 0.3)
+    monkeypatch.setattr(inline_handlers, "LET_GO", asyncio.Event())
+    orchestrator = dispatch.orchestrator
+    async with running():
+        await dispatch("job_a_0", "inline.deaf", timeout_seconds=0.5)
+        await dispatch.until(lambda: orchestrator.beats and orchestrator.beats[-1].beats, "its lease is renewed")
+        await dispatch.until(lambda: not orchestrator.beats[-1].beats, "its lease is not renewed any more")
+        calls = len(orchestrator.beats)
+        await dispatch.until(lambda: len(orchestrator.beats) > calls + 2, "the worker beats on")
+        assert not any(call.beats for call in orchestrator.beats[calls:])
+        inline_handlers.LET_GO.set()
 
 
 async def test_a_drain_gives_leases_back_with_checkpoints_within_five_seconds(

@@ -86,12 +86,15 @@ class Recorder:
     def __init__(self, scratch: Path, saved: dict[str, Any] | None = None, cancel_after: int | None = None) -> None:
         self.saves: list[dict[str, Any]] = []
         self.progress: list[dict[str, Any]] = []
+        self.lines: list[tuple[str, int]] = []
+        """Lines of the journal, with how many checkpoints there were before."""
         self.context = ProcessContext(
             TASK,
             scratch,
             checkpoint=Checkpoint(saved, self.saves.append),
             report=self.progress.append,
             is_cancelled=lambda: cancel_after is not None and len(self.progress) >= cancel_after,
+            write_journal=lambda line: self.lines.append((line, len(self.saves))),
             logger=LOGGER,
         )
 
@@ -121,3 +124,15 @@ def test_chunk_processor_hands_every_item_back(scratch: Path) -> None:
     output = recorder.run("chunk_processor", {"items": ["a", {"b": 1}, None]})
     assert output == {"processed": 3, "results": ["a", {"b": 1}, None]}
     assert recorder.progress[-1]["current"] == 3
+
+
+def test_make_values_makes_as_many_different_ones_as_it_is_asked_for(scratch: Path) -> None:
+    output = Recorder(scratch).run("make_values", {"count": 1000, "bytes_each": 50})
+    assert (output["count"], len(set(output["values"]))) == (1000, 1000)
+    assert {len(value) for value in output["values"]} == {50}
+
+
+def test_multi_phase_leaves_a_line_outside_before_each_checkpoint(scratch: Path) -> None:
+    recorder = Recorder(scratch)
+    recorder.run("multi_phase", {"phases": 2, "seconds_per_phase": 0.0})
+    assert recorder.lines == [("j_n_0 phase 0", 0), ("j_n_0 phase 1", 1)]
