@@ -1,0 +1,276 @@
+"""What must hold after every history, checked against tables, event log, recorded moves and what workers did."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+from bench.simulation.database import SimulatedDatabase
+from bench.simulation.model import predict
+from bench.simulation.worker import Disk
+from core.statuses import (
+    ATTEMPT_FINAL,
+    ATTEMPT_TRANSITIONS,
+    JOB_FINAL,
+    JOB_TRANSITIONS,
+    NODE_FINAL,
+    NODE_TRANSITIONS,
+    AttemptState,
+    JobStatus,
+    NodeStatus,
+)
+from core.wire import ResultDisposition
+
+Json = dict[str, Any]
+TABLES = {
+    "jobs": "SELECT * FROM dagapp.dag_jobs ORDER BY job_id",
+    "nodes": "SELECT * FROM dagapp.dag_node_states ORDER BY job_id, node_id",
+    "attempts": "SELECT * FROM dagapp.dag_attempts ORDER BY task_id",
+    "results": "SELECT * FROM dagapp.dag_task_results ORDER BY task_id",
+    "events": "SELECT * FROM dagapp.dag_job_events ORDER BY event_id",
+    "slots": "SELECT * FROM dagapp.dag_slots",
+    "moves": "SELECT * FROM sim.moves ORDER BY move_id",
+    "ends": "SELECT * FROM sim.ends ORDER BY job_id",
+    "effects": "SELECT * FROM sim.effects ORDER BY run_id",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that a history left."""
+
+    tables: Mapping[str, Sequence[Json]]
+    disks: Sequence[Disk]
+    definitions: Mapping[str, Json]
+    certain: frozenset[str]
+    """Workflow ids whose end the reference model knows."""
+
+    @classmethod
+    async def read(
+        cls,
+        database: SimulatedDatabase,
+        disks: Sequence[Disk],
+        definitions: Mapping[str, Json],
+        certain: frozenset[str],
+    ) -> "Evidence":
+        """Read what the database holds."""
+        tables = {name: await database.rows(query) for name, query in TABLES.items()}
+        return cls(tables, disks, definitions, certain)
+
+
+def coverage(evidence: Evidence) -> Counter[str]:
+    """Return how often the history came to the places where engines of this kind go wrong."""
+    tables = evidence.tables
+    found = Counter(f"result {row['disposition']}" for row in tables["results"])
+    found.update(f"attempt {row['state']}" for row in tables["attempts"])
+    found.update(f"claim {outcome}" for disk in evidence.disks for outcome in disk.refused)
+    found["attempt sent again"] = sum(row["dispatch_no"] - 1 for row in tables["attempts"])
+    found["job taken over"] = sum(row["owner_epoch"] - 1 for row in tables["jobs"])
+    found["effect"] = len(tables["effects"])
+    found.update(f"node {row['status']}" for row in tables["nodes"])
+    return found
+
+
+Check = Callable[[Evidence], Iterator[str]]
+
+
+def violations(evidence: Evidence) -> list[str]:
+    """Return every broken invariant."""
+    return [f"{check.__name__}: {found}" for check in CHECKS for found in check(evidence)]
+
+
+def every_job_ended_once(evidence: Evidence) -> Iterator[str]:
+    """Each job is final, and what hangs on its end ran once, with its status."""
+    ends = {row["job_id"]: row["status"] for row in evidence.tables["ends"]}
+    for job in evidence.tables["jobs"]:
+        if job["status"] not in JOB_FINAL:
+            yield f"job {job['job_id']} is {job['status']}"
+        elif ends.get(job["job_id"]) != job["status"]:
+            yield f"job {job['job_id']} is {job['status']}, its end was noted as {ends.get(job['job_id'])}"
+    for node in evidence.tables["nodes"]:
+        if node["status"] not in NODE_FINAL:
+            yield f"node {node['job_id']}/{node['node_id']} is {node['status']}"
+
+
+def nothing_ran_twice(evidence: Evidence) -> Iterator[str]:
+    """No attempt was started twice, and no side effect of one was made twice or after its lease had ended."""
+    started = Counter(task for disk in evidence.disks for task in disk.started)
+    yield from (f"{task} was started {times} times" for task, times in started.items() if times > 1)
+    effects = Counter(row["task_id"] for row in evidence.tables["effects"])
+    yield from (f"the effect of {task} was made {times} times" for task, times in effects.items() if times > 1)
+    ended = {
+        move["key"]: move["move_id"]
+        for move in evidence.tables["moves"]
+        if move["entity"] == "attempt" and move["target"] in ATTEMPT_FINAL
+    }
+    for effect in evidence.tables["effects"]:
+        if ended.get(effect["task_id"], effect["seen_move"] + 1) <= effect["seen_move"]:
+            yield f"the effect of {effect['task_id']} was made after its lease had ended"
+
+
+def no_living_lease_was_lost(evidence: Evidence) -> Iterator[str]:
+    """An attempt is given up for lost only when its lease, as it stands at that moment, has run out."""
+    lost = {row["task_id"] for row in evidence.tables["attempts"] if row["reason"] == "worker_lost"}
+    for move in evidence.tables["moves"]:
+        left = move["lease_left"]
+        expired = move["entity"] == "attempt" and move["target"] == AttemptState.EXPIRED and move["key"] in lost
+        if expired and left is not None and left > timedelta(0):
+            yield f"{move['key']} was given up with {left} of its lease left"
+
+
+def results_match_the_log(evidence: Evidence) -> Iterator[str]:
+    """What was applied is in the log once, and the log names nothing else."""
+    applied = {row["task_id"]: row for row in evidence.tables["results"] if row["disposition"] == "applied"}
+    completed = Counter(
+        row["task_id"] for row in evidence.tables["events"] if row["event_type"] == "node_completed" and row["task_id"]
+    )
+    good = {task for task, row in applied.items() if row["status"] == "completed"}
+    for task in good ^ completed.keys():
+        yield f"{task}: applied {task in good}, in the log {task in completed}"
+    yield from (f"{task} completed {times} times" for task, times in completed.items() if times > 1)
+    attempts = {row["task_id"]: row for row in evidence.tables["attempts"]}
+    for task, row in applied.items():
+        wanted = AttemptState.RELEASED if row["status"] == "released" else AttemptState.REPORTED
+        if attempts[task]["state"] != wanted:
+            yield f"a result of {task} was applied, and the attempt is {attempts[task]['state']}"
+    for row in evidence.tables["results"]:
+        if not row["processed"]:
+            yield f"the result of {row['task_id']} is still in the inbox"
+    for node in evidence.tables["nodes"]:
+        author = (node["output"] or {}).get("by")
+        if author is not None and author != node["task_id"]:
+            yield f"{node['job_id']}/{node['node_id']} has the output of {author}, its attempt is {node['task_id']}"
+
+
+def no_result_was_lost(evidence: Evidence) -> Iterator[str]:
+    """Every result that a worker had was answered, and what was answered as taken is stored as it was."""
+    stored = {row["task_id"]: row for row in evidence.tables["results"]}
+    for disk in evidence.disks:
+        yield from (f"the result of {task} was never answered" for task in disk.unanswered)
+        for task, answer in disk.answers:
+            if answer.disposition is ResultDisposition.REJECTED and "poison" not in str(answer.reason):
+                result = disk.written.get(task)
+                if result is None or result.output is not None or result.error is not None:
+                    yield f"the result of {task} was rejected: {answer.reason}"
+        for task, result in disk.written.items():
+            if task in disk.unanswered:
+                continue
+            row = stored.get(task)
+            if row is None:
+                yield f"the result of {task} was answered and is not stored"
+            elif row["status"] not in {result.status.value, "released"}:
+                yield f"the result of {task} is stored as {row['status']}"
+
+
+def nothing_leaked(evidence: Evidence) -> Iterator[str]:
+    """No attempt is live and no slot is held when every job has ended."""
+    for attempt in evidence.tables["attempts"]:
+        if attempt["state"] not in ATTEMPT_FINAL:
+            yield f"attempt {attempt['task_id']} is still {attempt['state']}"
+    yield from (f"slot {row}" for row in evidence.tables["slots"])
+
+
+def statuses_moved_by_the_tables(evidence: Evidence) -> Iterator[str]:
+    """Each event is one allowed move, rows never leave a final status, and rows went where the log says."""
+    logged = _logged(evidence)
+    for (kind, key), statuses in logged.items():
+        table: Any = JOB_TRANSITIONS if kind == "job" else NODE_TRANSITIONS
+        status_type: Any = JobStatus if kind == "job" else NodeStatus
+        for source, target in pairwise(statuses):
+            if target != source and status_type(target) not in table[status_type(source)]:
+                yield f"{kind} {key} went from {source} to {target} in the log"
+    seen: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    finals = {"job": JOB_FINAL, "node": NODE_FINAL, "attempt": ATTEMPT_FINAL}
+    for move in evidence.tables["moves"]:
+        kind, key, source, target = move["entity"], move["key"], move["source"], move["target"]
+        seen[kind, key].append(target)
+        if source in finals[kind]:
+            yield f"{kind} {key} left {source} for {target}"
+        elif kind == "attempt" and source and AttemptState(target) not in ATTEMPT_TRANSITIONS[AttemptState(source)]:
+            yield f"attempt {key} went from {source} to {target}"
+    for where, targets in seen.items():
+        if where[0] != "attempt" and not _is_part_of(targets, logged.get(where, [])):
+            yield f"{where[0]} {where[1]} went {targets}, the log says {logged.get(where)}"
+
+
+def the_log_replays(evidence: Evidence) -> Iterator[str]:
+    """The last status in the log is the status of the row."""
+    logged = _logged(evidence)
+    rows = [(("job", job["job_id"]), job["status"]) for job in evidence.tables["jobs"]]
+    rows += [(("node", f"{one['job_id']}/{one['node_id']}"), one["status"]) for one in evidence.tables["nodes"]]
+    for where, status in rows:
+        if logged.get(where, [None])[-1] != status:
+            yield f"{where[0]} {where[1]} is {status}, the log says {logged.get(where)}"
+
+
+def nothing_started_early(evidence: Evidence) -> Iterator[str]:
+    """When a node becomes ready, every source of it has ended before in the log."""
+    workflows = {job["job_id"]: job["workflow_id"] for job in evidence.tables["jobs"]}
+    ended: set[tuple[str, str]] = set()
+    for event in evidence.tables["events"]:
+        job_id, node_id = event["job_id"], event["node_id"]
+        if node_id is None or job_id not in workflows:
+            continue
+        if event["event_type"] == "node_ready":
+            nodes = evidence.definitions[workflows[job_id]]["nodes"]
+            join = nodes.get(node_id, {}).get("depends_on", {})
+            for source in (source for sources in join.values() for source in sources):
+                if (job_id, source) not in ended:
+                    yield f"{job_id}/{node_id} became ready before {source} had ended"
+        if event["event_status"] in NODE_FINAL:
+            ended.add((job_id, node_id))
+
+
+def certain_jobs_ended_as_the_model_says(evidence: Evidence) -> Iterator[str]:
+    """Whatever went wrong on the way, budgets that cannot run out lead to the one end that the language gives."""
+    nodes: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for row in evidence.tables["nodes"]:
+        reason = f" {row['skip_reason']}" if row["skip_reason"] else ""
+        nodes[row["job_id"]][row["node_id"]] = row["status"] + reason
+    for job in evidence.tables["jobs"]:
+        if job["workflow_id"] not in evidence.certain:
+            continue
+        definition = evidence.definitions[job["workflow_id"]]
+        plan = {key: node.get("params", {}).get("end") != "bad" for key, node in definition["nodes"].items()}
+        expected = predict(definition, plan)
+        found = {key: nodes[job["job_id"]].get(key) for key in expected.nodes}
+        if (found, job["status"]) != (dict(expected.nodes), expected.job):
+            yield f"job {job['job_id']} ended {job['status']} {found}, the model says {expected}"
+
+
+CHECKS: Sequence[Check] = (
+    every_job_ended_once,
+    nothing_ran_twice,
+    no_living_lease_was_lost,
+    results_match_the_log,
+    no_result_was_lost,
+    nothing_leaked,
+    statuses_moved_by_the_tables,
+    the_log_replays,
+    nothing_started_early,
+    certain_jobs_ended_as_the_model_says,
+)
+
+
+def _logged(evidence: Evidence) -> dict[tuple[str, str], list[str]]:
+    """Return the statuses that the log gives jobs and nodes, in order."""
+    found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for node in evidence.tables["nodes"]:
+        found["node", f"{node['job_id']}/{node['node_id']}"].append("PENDING")
+    for event in evidence.tables["events"]:
+        kind = event["event_type"].split("_")[0]
+        if event["event_status"] is None:
+            continue
+        if kind == "job":
+            found["job", event["job_id"]].append(event["event_status"])
+        elif kind == "node":
+            found["node", f"{event['job_id']}/{event['node_id']}"].append(event["event_status"])
+    return dict(found)
+
+
+def _is_part_of(part: Sequence[str], whole: Sequence[str]) -> bool:
+    """Return whether `part` is a subsequence of `whole`."""
+    rest = iter(whole)
+    return all(one in rest for one in part)

@@ -1,0 +1,243 @@
+"""One worker process: it follows the worker's protocol (claim, then work; heartbeats; results kept until answered).
+
+Results lie on a disk that outlives the process. What a task does is written in its params, so a job's end is known.
+"""
+
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from bench.simulation.broker import Broker, Parcel
+from bench.simulation.database import SimulatedDatabase
+from bench.simulation.faults import Faults
+from bench.simulation.instance import NoAnswer, Orchestrator, call
+from bench.simulation.world import Process, World
+from core.errors import Classification, DatabaseUnavailable, ErrorDetail
+from core.wire import (
+    Beat,
+    Capacity,
+    Claim,
+    ClaimAnswer,
+    ClaimOutcome,
+    ClaimRequest,
+    HeartbeatRequest,
+    Release,
+    ResultAnswer,
+    TaskMessage,
+    TaskResult,
+    TaskStatus,
+    WorkerIdentity,
+)
+from repositories import roles
+from repositories.database import transaction
+from repositories.fence import FenceLost, hold
+
+T = TypeVar("T")
+
+BEAT_SECONDS = 5.0
+CLAIM_TRIES = 5
+
+
+@dataclass(slots=True)
+class Disk:
+    """What survives a crash of a worker, and what all its boots did."""
+
+    unanswered: dict[str, TaskResult] = field(default_factory=dict)
+    started: list[str] = field(default_factory=list)
+    """Task ids whose handler was started, in order."""
+    refused: list[str] = field(default_factory=list)
+    """Outcomes of claims that were not granted."""
+    written: dict[str, TaskResult] = field(default_factory=dict)
+    answers: list[tuple[str, ResultAnswer]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a worker finds around it."""
+
+    world: World
+    faults: Faults
+    broker: Broker
+    database: SimulatedDatabase
+    orchestrators: Callable[[], Sequence[Orchestrator]]
+
+
+class Worker:
+    """One boot of one worker."""
+
+    def __init__(self, worker_id: str, queue: str, slots: int, disk: Disk, outside: Outside) -> None:
+        self.process = Process(worker_id)
+        self._queue = queue
+        self._slots = slots
+        self._disk = disk
+        self._outside = outside
+        self._world = outside.world
+        self._pool = outside.database.pool(outside.world, self.process, outside.faults, roles.WORKER)
+        self._running: dict[str, TaskMessage] = {}
+        self._numbers = itertools.count()
+        self.draining = False
+
+    def start(self) -> None:
+        """Begin to consume, to beat and to report."""
+        self._world.spawn(self.process, self._consume, "consumer")
+        self._world.spawn(self.process, self._beat, "heartbeat")
+        self._world.spawn(self.process, self._report, "reporter")
+
+    def drain(self) -> None:
+        """Give every lease back, then end."""
+        self.draining = True
+        self._world.spawn(self.process, self._leave, "drain")
+
+    @property
+    def _identity(self) -> WorkerIdentity:
+        state = "draining" if self.draining else "active"
+        return WorkerIdentity(
+            worker_id=self.process.name, queue=self._queue, host="sim", pid=1, build_id="sim", state=state
+        )
+
+    @property
+    def _free(self) -> Capacity:
+        return Capacity(slots=self._slots - len(self._running))
+
+    async def _call(self, request: Callable[[Orchestrator], Awaitable[T]]) -> T:
+        """Call any orchestrator that is there, as through a balancer."""
+        targets = [one for one in self._outside.orchestrators() if one.process.alive]
+        if not targets:
+            await self._world.pause(self.process, 1.0)
+            raise NoAnswer("no orchestrator")
+        return await call(self._world, self._outside.faults, self.process, self._world.chance.choice(targets), request)
+
+    async def _consume(self) -> None:
+        while not self.draining:
+            room = self._free.slots
+            parcels = self._outside.broker.receive(self._queue, room) if room > 0 else ()
+            if parcels:
+                await self._claim(parcels)
+            await self._world.pause(self.process, self._world.chance.random() * (0.2 if parcels else 3.0))
+
+    async def _claim(self, parcels: Sequence[Parcel]) -> None:
+        claims = tuple(
+            Claim(
+                task_id=parcel.message.task_id,
+                dispatch_no=parcel.message.dispatch_no,
+                token=parcel.message.token,
+                claim_id=f"{self.process.name}-{next(self._numbers)}",
+            )
+            for parcel in parcels
+        )
+        request = ClaimRequest(worker=self._identity, free=self._free, claims=claims)
+        for _ in range(CLAIM_TRIES):
+            try:
+                answers = await self._call(lambda one: one.claims.claim(request))
+            except NoAnswer:
+                await self._world.pause(self.process, self._world.chance.random())
+                continue
+            for parcel, answer in zip(parcels, answers, strict=True):
+                self._act(parcel, answer)
+            return
+
+    def _act(self, parcel: Parcel, answer: ClaimAnswer) -> None:
+        message, broker = parcel.message, self._outside.broker
+        if answer.outcome is not ClaimOutcome.GRANTED:
+            self._disk.refused.append(answer.outcome)
+        match answer.outcome:
+            case ClaimOutcome.GRANTED:
+                broker.complete(parcel)
+                self._running[message.task_id] = message
+                self._disk.started.append(message.task_id)
+                self._world.spawn(self.process, lambda: self._work(message), message.task_id)
+            case ClaimOutcome.NO_FIT:
+                broker.give_back(parcel, 1.0)
+            case ClaimOutcome.UNKNOWN:
+                broker.dead_letter(parcel, answer.reason or "unknown")
+            case _:
+                broker.complete(parcel)
+
+    async def _work(self, message: TaskMessage) -> None:
+        run_id = f"{self.process.name}-{next(self._numbers)}"
+        await self._world.pause(self.process, self._seconds(message.params))
+        if message.task_id not in self._running:
+            return  # revoked: its process was killed
+        if message.params.get("effect") and not await self._take_effect(message, run_id):
+            self._running.pop(message.task_id, None)
+            return
+        result = self._result(message)
+        if self._running.pop(message.task_id, None) is not None:
+            self._disk.written[message.task_id] = self._disk.unanswered[message.task_id] = result
+
+    def _seconds(self, params: dict[str, Any]) -> float:
+        chance = self._world.chance
+        if chance.random() < params.get("hangs", 0.0):
+            return 100_000.0
+        return chance.random() * float(params.get("seconds", 5.0))
+
+    async def _take_effect(self, message: TaskMessage, run_id: str) -> bool:
+        """Change something in place behind the fence; return whether the task may go on."""
+        while message.task_id in self._running:
+            try:
+                async with transaction(self._pool) as conn:
+                    await hold(conn, message.task_id, message.token)
+                    await conn.execute(
+                        "INSERT INTO sim.effects (run_id, task_id, seen_move)"
+                        " VALUES (%s, %s, (SELECT max(move_id) FROM sim.moves)) ON CONFLICT (run_id) DO NOTHING",
+                        (run_id, message.task_id),
+                    )
+                return True
+            except FenceLost:
+                return False
+            except DatabaseUnavailable:
+                await self._world.pause(self.process, 1.0)
+        return False
+
+    def _result(self, message: TaskMessage) -> TaskResult:
+        params, chance = message.params, self._world.chance
+        ids = {"task_id": message.task_id, "token": message.token}
+        if chance.random() < params.get("transient", 0.0):
+            error = ErrorDetail(code="SIM_FLAKY", message="try again", classification=Classification.TRANSIENT)
+            return TaskResult(**ids, status=TaskStatus.FAILED, error=error)
+        if params.get("end") == "bad":
+            return TaskResult(**ids, status=TaskStatus.FAILED, error=ErrorDetail(code="SIM_BAD", message="no"))
+        if params.get("end") == "poison":
+            return TaskResult(**ids, status=TaskStatus.COMPLETED, output=None)
+        return TaskResult(
+            **ids, status=TaskStatus.COMPLETED, output={**params.get("output", {}), "by": message.task_id}
+        )
+
+    async def _beat(self) -> None:
+        while True:
+            waiting: list[TaskMessage | TaskResult] = [*self._running.values(), *self._disk.unanswered.values()]
+            beats = tuple(Beat(task_id=one.task_id, token=one.token) for one in waiting)
+            request = HeartbeatRequest(worker=self._identity, free=self._free, beats=beats)
+            try:
+                answer = await self._call(lambda one, request=request: one.claims.heartbeat(request))  # type: ignore[misc]
+                for revocation in answer.revoked:
+                    self._running.pop(revocation.task_id, None)
+                pause = BEAT_SECONDS
+            except NoAnswer:
+                pause = 1.0
+            await self._world.pause(self.process, pause)
+
+    async def _report(self) -> None:
+        while True:
+            await self._world.pause(self.process, self._world.chance.random() * 2.0)
+            results = tuple(self._disk.unanswered.values())
+            if results:
+                await self._send(results)
+
+    async def _send(self, results: Sequence[TaskResult | Release]) -> bool:
+        try:
+            answers, _ = await self._call(lambda one: one.results.report(self.process.name, results))
+        except NoAnswer:
+            return False
+        for answer in answers:
+            self._disk.answers.append((answer.task_id, answer))
+            self._disk.unanswered.pop(answer.task_id, None)
+        return True
+
+    async def _leave(self) -> None:
+        releases = tuple(Release(task_id=one.task_id, token=one.token) for one in self._running.values())
+        self._running.clear()
+        if releases:
+            await self._send(releases)
+        self._world.at(0.0, lambda: self._world.crash(self.process))
