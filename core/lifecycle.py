@@ -164,7 +164,7 @@ PROCESSING_TRANSITIONS: Final[Transitions[ProcessingState]] = {
     ProcessingState.FAILED: frozenset({ProcessingState.QUEUED}),
     ProcessingState.CANCELLED: frozenset({ProcessingState.QUEUED}),
 }
-"""Moves of the engine within one revision; back to queued only by RESUBMIT."""
+"""Moves of the engine within one revision; back to queued by RESUBMIT, or when an operator starts its job anew."""
 
 
 @checked(frozen=True, slots=True)

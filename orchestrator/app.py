@@ -32,6 +32,7 @@ from orchestrator.routes import (
     assets,
     bootstrap,
     callbacks,
+    commands,
     health,
     jobs,
     reviews,
@@ -56,12 +57,14 @@ from repositories.webhooks import WEBHOOK_CHANNEL
 from services.advance import AdvanceService, advance_one
 from services.approvals import ApprovalService
 from services.claims import ClaimService
+from services.commands import CommandService
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
 from services.payload_desk import PayloadDesk
 from services.payload_upkeep import PayloadUpkeep
 from services.publish import on_job_ended
 from services.recover import OutageGuard, RecoverService
+from services.reopening import OF_VERSIONS
 from services.results import ResultService
 from services.reviews import ReviewService
 from services.status import StatusService
@@ -77,6 +80,7 @@ POOL_SIZE = 10
 REGISTER_RETRY_SECONDS = 0.5
 ROUTERS: Sequence[APIRouter] = (
     jobs.router,
+    commands.router,
     values.router,
     workflows.router,
     callbacks.router,
@@ -134,13 +138,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     definitions = Definitions(shelf.catalogue.workflows.values())
     blobs = FolderBlobRepository(settings.blob_root)
     desk = PayloadDesk(PayloadStore(blobs))
-    advance = AdvanceService(
-        PostgresTaskQueue(),
-        definitions,
-        desk,
-        on_job_ended=on_job_ended,
-        may_expire_leases=lambda: guard.may_expire_leases(time.monotonic()),
-    )
+    advance = _advance_service(definitions, desk, guard)
     desk.advance = advance_one(pool, advance, waiters.ended)
     jobs_service = JobService(
         advance.writer, shelf, definitions, desk, lambda: owner_id if guard.registered and not life.draining else None
@@ -169,6 +167,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         jobs=jobs_service,
         results=ResultService(pool, advance),
         claims=ClaimService(pool, settings.lease_seconds),
+        commands=CommandService(pool, advance, waiters.ended),
         recover=recover,
         guard=guard,
         waiters=waiters,
@@ -179,6 +178,17 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         life=life,
         webhook_loop=webhook_loop,
         desk=desk,
+    )
+
+
+def _advance_service(definitions: Definitions, desk: PayloadDesk, guard: OutageGuard) -> AdvanceService:
+    return AdvanceService(
+        PostgresTaskQueue(),
+        definitions,
+        desk,
+        on_job_ended=on_job_ended,
+        may_expire_leases=lambda: guard.may_expire_leases(time.monotonic()),
+        reopening=OF_VERSIONS,
     )
 
 

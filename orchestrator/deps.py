@@ -28,6 +28,7 @@ from orchestrator.webhooks import WebhookLoop
 from repositories.database import AsyncPool
 from services.approvals import ApprovalService
 from services.claims import ClaimService
+from services.commands import CommandService
 from services.definitions import Shelf
 from services.jobs import JobService
 from services.payload_desk import PayloadDesk
@@ -78,6 +79,7 @@ class Context:
     jobs: JobService
     results: ResultService
     claims: ClaimService
+    commands: CommandService
     recover: RecoverService
     guard: OutageGuard
     waiters: JobWaiters
@@ -114,7 +116,16 @@ async def read_body(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> byte
 
 async def json_body(request: Request) -> dict[str, Any]:
     """Return the body as a JSON object, unchecked beyond that; raises `ParameterInvalid`."""
+    return _json_object(await read_body(request))
+
+
+async def optional_body(request: Request) -> dict[str, Any]:
+    """Return the body as `json_body` does; no body at all is an empty object."""
     raw = await read_body(request)
+    return _json_object(raw) if raw else {}
+
+
+def _json_object(raw: bytes) -> dict[str, Any]:
     try:
         body = json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from pydantic.dataclasses import dataclass as checked
 
 from core.lifecycle import AssetState, VersionState
-from core.models.business import GeospatialAsset, ProcessingState
+from core.models.business import ApprovalState, GeospatialAsset, ProcessingState
 from core.status_view import AssetRow, VersionRow
 
 Json = dict[str, Any]
@@ -59,6 +59,15 @@ class WorkingVersion:
     revision: int
     processing_state: ProcessingState
     current_request_id: str | None
+
+
+@checked(frozen=True, slots=True, kw_only=True)
+class RequestedVersion:
+    """The version that a request asked for, locked."""
+
+    asset_id: str
+    version_ordinal: int
+    approval_state: ApprovalState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +232,31 @@ class AssetRepository:
                 (job_id,),
             )
             return await cursor.fetchone()
+
+    async def lock_requested_version(self, request_id: str) -> RequestedVersion | None:
+        """Lock and return the version that a request asked for, whatever revision it is at."""
+        async with self._conn.cursor(row_factory=class_row(RequestedVersion)) as cursor:
+            await cursor.execute(
+                """
+                SELECT asset_id, version_ordinal, approval_state
+                FROM dagapp.asset_versions
+                WHERE (asset_id, version_ordinal) = (
+                    SELECT asset_id, version_ordinal FROM dagapp.platform_requests WHERE request_id = %s)
+                FOR UPDATE
+                """,
+                (request_id,),
+            )
+            return await cursor.fetchone()
+
+    async def store_restart(self, version: WorkingVersion) -> None:
+        """Let the newest revision be made again from the beginning."""
+        await self._conn.execute(
+            """
+            UPDATE dagapp.asset_versions SET processing_state = 'queued', error = NULL, updated_at = dagapp.clock()
+            WHERE asset_id = %s AND version_ordinal = %s
+            """,
+            (version.asset_id, version.version_ordinal),
+        )
 
     async def store_outputs(self, version: WorkingVersion, outputs: Outputs, findings: Sequence[Any]) -> None:
         """Write what the ingest declared; the version is completed and waits for its review from here on."""

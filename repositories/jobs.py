@@ -7,6 +7,7 @@ from typing import Any, LiteralString
 from psycopg import AsyncConnection
 from psycopg.rows import class_row, scalar_row
 
+from core.job_filter import JobBrief, JobFilter
 from core.models.engine import Job
 from core.statuses import JobStatus
 from repositories.documents import Pending, send
@@ -44,6 +45,45 @@ class JobRepository:
             """,
             (list(job_ids),),
         )
+
+    async def wait_for_lock(self, job_id: str, seconds: float) -> bool:
+        """Lock a job, waiting for whoever holds it; return whether there is such a job.
+
+        Statements that follow in the transaction wait no longer than this for any lock. Raises `LockNotAvailable`.
+        """
+        await self._conn.execute("SELECT set_config('lock_timeout', %s, true)", (f"{int(seconds * 1000)}ms",))
+        held = await send(
+            self._conn,
+            scalar_row,
+            "SELECT job_id FROM dagapp.dag_jobs WHERE job_id = %s FOR NO KEY UPDATE",
+            (job_id,),
+        )
+        return bool(await held.rows())
+
+    async def matching(self, wanted: JobFilter, statuses: Iterable[JobStatus], limit: int) -> Sequence[JobBrief]:
+        """Return jobs that a filter means, in one of these statuses, oldest first."""
+        async with self._conn.cursor(row_factory=class_row(JobBrief)) as cursor:
+            await cursor.execute(
+                """
+                SELECT job_id, workflow_id, status, created_at FROM dagapp.dag_jobs
+                WHERE status = ANY(%(statuses)s)
+                    AND (%(workflow_id)s::text IS NULL OR workflow_id = %(workflow_id)s)
+                    AND (%(correlation_id)s::text IS NULL OR correlation_id = %(correlation_id)s)
+                    AND (%(error_code)s::text IS NULL OR error ->> 'code' = %(error_code)s)
+                    AND (%(older)s::float8 IS NULL
+                        OR created_at < dagapp.clock() - make_interval(secs => %(older)s::float8))
+                ORDER BY created_at, job_id LIMIT %(limit)s
+                """,
+                {
+                    "statuses": [status.value for status in statuses],
+                    "workflow_id": wanted.workflow_id,
+                    "correlation_id": wanted.correlation_id,
+                    "error_code": wanted.error_code,
+                    "older": wanted.older_than_seconds,
+                    "limit": limit,
+                },
+            )
+            return await cursor.fetchall()
 
     async def get(self, job_id: str) -> Job | None:
         """Return one job, unlocked."""

@@ -125,6 +125,16 @@ class RequestRepository:
             (str(state), Jsonb(list(errors)), Jsonb(list(warnings)), request_id),
         )
 
+    async def restart(self, request_id: str) -> None:
+        """Let a request that had ended wait for its job again."""
+        await self._conn.execute(
+            """
+            UPDATE dagapp.platform_requests SET state = 'queued', errors = '[]'::jsonb, updated_at = dagapp.clock()
+            WHERE request_id = %s
+            """,
+            (request_id,),
+        )
+
     async def facts(self, request_id: str) -> RequestFacts | None:
         """Return a request with its version and asset; the same columns as the gateway's view."""
         async with self._conn.cursor(row_factory=class_row(RequestFacts)) as cursor:

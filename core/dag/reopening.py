@@ -7,6 +7,7 @@ so nothing that an earlier run's worker still says is taken for an answer of thi
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from core.dag.json_values import NotJson, check_json
 from core.dag.run import Run
 from core.errors import Conflict, ParameterInvalid
 from core.models.engine import NodeState
@@ -77,6 +78,10 @@ def _check_params(run: Run, node_id: str, params: Mapping[str, Any]) -> None:
     work = run.workflow.works.get(node_id)
     if work is None:
         raise ParameterInvalid(f"{node_id} takes no params: it runs no handler", field="params")
+    try:
+        check_json(dict(params), "params")
+    except NotJson as error:
+        raise ParameterInvalid(error.detail.message, field=error.detail.field) from error
     spec = run.catalog.get(work.handler)
     if spec is None or spec.params.model_config.get("extra") != "forbid":
         return

@@ -33,9 +33,11 @@ from repositories.jobs import JobRepository
 from repositories.payloads import PayloadStore
 from services.advance import AdvanceService, advance_one
 from services.claims import ClaimService
+from services.commands import Answer, CommandService, Order
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
 from services.payload_desk import PayloadDesk
+from services.reopening import OF_VERSIONS
 from services.results import ResultService
 from services.work import Connection, pipelined
 
@@ -77,6 +79,7 @@ class Engine:
             self.desk,
             on_job_ended=self._note_end,
             may_expire_leases=lambda: self.may_expire_leases,
+            reopening=OF_VERSIONS,
         )
         self.desk.advance = advance_one(self.pool, self.advance_service, lambda ended: None)
         self.jobs = JobService(
@@ -84,6 +87,7 @@ class Engine:
         )
         self.results = ResultService(self.pool, self.advance_service)
         self.claims = ClaimService(self.pool, self.lease_seconds)
+        self.commands = CommandService(self.pool, self.advance_service)
 
     async def _note_end(self, conn: Connection, job: Job) -> None:
         self.ended.append(job)
@@ -97,6 +101,10 @@ class Engine:
         """Advance jobs in a transaction of their own."""
         async with pipelined(self.pool) as conn:
             await self.advance_service.advance(conn, job_ids)
+
+    async def order(self, job_id: str, kind: str, reason: str | None = "because", **args: Any) -> Answer:
+        """Order something as an operator."""
+        return await self.commands.order(job_id, Order(kind, "op", reason, args))
 
     async def job(self, job_id: str) -> Job:
         """Return a job as stored."""

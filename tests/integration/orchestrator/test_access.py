@@ -31,9 +31,12 @@ def routes(settings: OrchestratorSettings) -> list[tuple[str, str]]:
     return found
 
 
+PLACES = {"{ordinal}": "0", "{asset_id}": "0" * 32, "{queue}": "functionapp-tasks", "{dead_letter_id}": "1"}
+
+
 def filled(path: str) -> str:
     """Return a path with something well-formed in each of its places."""
-    for place, value in (("{ordinal}", "0"), ("{asset_id}", "0" * 32), ("{queue}", "functionapp-tasks")):
+    for place, value in PLACES.items():
         path = path.replace(place, value)
     return re.sub(r"[{}]", "", path)
 
@@ -103,6 +106,9 @@ ALLOWED = {
     },
     "operator": {
         "/api/v1/jobs",
+        *(f"/api/v1/jobs/{{job_id}}/{one}" for one in ("cancel", "pause", "resume", "retry", "rerun", "priority")),
+        *(f"/api/v1/jobs/{{job_id}}/nodes/{{node_id}}/{one}" for one in ("skip", "gate", "window", "rerun")),
+        "/api/v1/commands/{kind}",
         "/api/v1/bootstrap/deploy",
         "/api/v1/bootstrap/migrate",
     },

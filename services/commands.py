@@ -1,0 +1,279 @@
+"""Orders of operators: one transaction that locks the job, obeys, and answers with the state it produced.
+
+A job that somebody holds for longer than a moment gets the order through its inbox (`dag_commands`): whoever advances
+it next obeys. Of two orders that exclude each other, the second is refused with the state that won.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from core.dag.commands import DIRECT, direct_command
+from core.dag.orders import APPLIED, Kind
+from core.errors import CallerError, Conflict, DatabaseUnavailable, GeodagError, NotFound, ParameterMissing
+from core.job_filter import JobBrief, JobFilter
+from core.models.engine import Job
+from core.statuses import JOB_FINAL, JobStatus
+from repositories.commands import CommandRepository
+from repositories.database import AsyncPool, lost_to_a_lock, transaction
+from repositories.jobs import JobRepository
+from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
+from services.advance import AdvanceService
+from services.evaluation import Step
+from services.loading import Locked, lock_jobs
+from services.work import Connection, pipelined
+
+log = logging.getLogger(__name__)
+
+LOCK_SECONDS = 0.5
+"""How long an order waits for the rows of its job."""
+ANSWER_SECONDS = 2.0
+"""How long it waits for its outcome when it went through the inbox."""
+LOOK_SECONDS = 0.05
+BATCH = 50
+
+ACTIVE = frozenset({JobStatus.PENDING, JobStatus.RUNNING})
+UNSUCCESSFUL = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
+MANY: Mapping[Kind, frozenset[JobStatus]] = {
+    Kind.CANCEL: ACTIVE,
+    Kind.PAUSE: ACTIVE,
+    Kind.RESUME: ACTIVE,
+    Kind.PRIORITY: ACTIVE,
+    Kind.RETRY: UNSUCCESSFUL,
+    Kind.RERUN: frozenset(JOB_FINAL),
+}
+"""What can be ordered for many jobs at once, and in which statuses it means them unless the filter names one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What somebody wants; `actor` comes from his credential."""
+
+    kind: str
+    actor: str
+    reason: str | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of an order for one job."""
+
+    state: Literal["applied", "pending"]
+    job: Job
+    """As the order left it; as it is, while the order is pending."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """What became of an order for one of many jobs."""
+
+    job_id: str
+    workflow_id: str
+    status: JobStatus
+    """After the order."""
+    outcome: Literal["would_apply", "applied", "pending", "refused", "failed"]
+    code: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What became of an order for many jobs, oldest job first; `more` says that the filter means others too."""
+
+    jobs: Sequence[JobOutcome]
+    more: bool
+
+
+class CommandService:
+    """The use cases of operators; `on_ended` hears of the jobs that an order ended."""
+
+    def __init__(
+        self, pool: AsyncPool, advance: AdvanceService, on_ended: Callable[[Iterable[str]], None] = lambda _: None
+    ) -> None:
+        self._pool = pool
+        self._advance = advance
+        self._on_ended = on_ended
+
+    async def order(self, job_id: str, order: Order) -> Answer:
+        """Obey an order for one job.
+
+        Raises:
+            NotFound: There is no such job, or it has no such node.
+            Conflict: The state does not allow it; `value` is the state that won.
+            ParameterInvalid: The arguments do not fit.
+        """
+        try:
+            return await self._at_once(job_id, order)
+        except DatabaseUnavailable as error:
+            if not lost_to_a_lock(error):
+                raise
+        return await self._through_inbox(job_id, order)
+
+    async def _at_once(self, job_id: str, order: Order) -> Answer:
+        async with pipelined(self._pool) as conn:
+            if not await JobRepository(conn).wait_for_lock(job_id, LOCK_SECONDS):
+                raise _unknown(job_id)
+            locked = await lock_jobs(conn, [job_id])
+            (step,) = await self._obey(conn, locked, [job_id], order)
+        self._tell([step])
+        return Answer("applied", _after(step, _refusal(step)))
+
+    async def _obey(self, conn: Connection, locked: Locked, job_ids: Iterable[str], order: Order) -> Sequence[Step]:
+        wanted = list(job_ids)
+        for job_id in wanted:
+            command = direct_command(job_id, locked.now, order.kind, order.args, actor=order.actor, reason=order.reason)
+            locked = locked.ordered(command)
+        return await self._advance.advance_locked(conn, locked, wanted)
+
+    async def _through_inbox(self, job_id: str, order: Order) -> Answer:
+        """Leave the order where the next advance of the job finds it, and wait a little for its outcome."""
+        async with pipelined(self._pool) as conn:
+            command_id = await _leave(conn, job_id, order)
+        outcome = await self._wait_for_outcome(job_id, command_id)
+        async with transaction(self._pool) as conn:
+            job = await JobRepository(conn).get(job_id)
+        if job is None:
+            raise _unknown(job_id)
+        if outcome is None:
+            return Answer("pending", job)
+        if outcome != APPLIED:
+            raise Conflict(f"the job is {job.status}: {outcome}", code=outcome, value=job.status.value)
+        return Answer("applied", job)
+
+    async def _wait_for_outcome(self, job_id: str, command_id: int) -> str | None:
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while True:
+            outcome = await self._outcome(job_id, command_id)
+            if outcome is not None or time.monotonic() >= deadline:
+                return outcome
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _outcome(self, job_id: str, command_id: int) -> str | None:
+        """Return what became of a stored order; advance its job when nobody holds it any more."""
+        try:
+            async with pipelined(self._pool) as conn:
+                self._tell(await self._advance.advance(conn, [job_id]))
+        except DatabaseUnavailable as error:
+            if not lost_to_a_lock(error):
+                raise
+        async with transaction(self._pool) as conn:
+            return await CommandRepository(conn).outcome(command_id)
+
+    def _tell(self, steps: Iterable[Step]) -> None:
+        self._on_ended(step.state.job.job_id for step in steps if step.ended)
+
+    async def order_many(self, wanted: JobFilter, order: Order, *, limit: int, dry_run: bool) -> Outcomes:
+        """Obey an order for every job that a filter means, in batches; with `dry_run` only say which those are.
+
+        Raises:
+            NotFound: There is no such order for many jobs.
+            ParameterMissing: The filter says nothing, so it would mean every job.
+        """
+        statuses = _statuses(wanted, order.kind)
+        async with transaction(self._pool) as conn:
+            found = await JobRepository(conn).matching(wanted, statuses, limit + 1)
+        meant, more = found[:limit], len(found) > limit
+        if dry_run:
+            return Outcomes([JobOutcome(job.job_id, job.workflow_id, job.status, "would_apply") for job in meant], more)
+        outcomes: list[JobOutcome] = []
+        for start in range(0, len(meant), BATCH):
+            outcomes += await self._order_batch(meant[start : start + BATCH], order)
+        return Outcomes(outcomes, more)
+
+    async def _order_batch(self, jobs: Sequence[JobBrief], order: Order) -> list[JobOutcome]:
+        """Obey an order for some jobs in one transaction; when one of them spoils it, one by one."""
+        if len(jobs) > 1:
+            try:
+                return await self._order_together(jobs, order)
+            except Exception as error:
+                if isinstance(error, DatabaseUnavailable) and not lost_to_a_lock(error):
+                    raise
+                log.warning("orders go one by one", extra={"jobs": len(jobs), "error": type(error).__name__})
+        return [await self._order_one(job, order) for job in jobs]
+
+    async def _order_together(self, jobs: Sequence[JobBrief], order: Order) -> list[JobOutcome]:
+        """Obey an order for those of the jobs that nobody holds; the others get it through their inboxes."""
+        async with pipelined(self._pool) as conn:
+            locked = await lock_jobs(conn, [job.job_id for job in jobs])
+            steps = await self._obey(conn, locked, sorted(locked.jobs), order)
+            for job in jobs:
+                if job.job_id not in locked.jobs:
+                    await _leave(conn, job.job_id, order)
+        self._tell(steps)
+        by_job = {step.state.job.job_id: step for step in steps}
+        return [_of_many(job, by_job.get(job.job_id)) for job in jobs]
+
+    async def _order_one(self, job: JobBrief, order: Order) -> JobOutcome:
+        try:
+            answer = await self.order(job.job_id, order)
+        except CallerError as error:
+            return _refused(job, error, job.status)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("order failed", extra={"job_id": job.job_id, "kind": order.kind})
+            return JobOutcome(job.job_id, job.workflow_id, job.status, "failed", "INTERNAL")
+        return JobOutcome(job.job_id, job.workflow_id, answer.job.status, answer.state)
+
+
+async def _leave(conn: Connection, job_id: str, order: Order) -> int:
+    """Store an order for the next advance of a job and wake its owner."""
+    job = await JobRepository(conn).get(job_id)
+    if job is None:
+        raise _unknown(job_id)
+    command_id = await CommandRepository(conn).put(job_id, order.kind, order.args, order.actor, order.reason)
+    await notify(conn, [UNOWNED_CHANNEL if job.owner_id is None else owner_channel(job.owner_id)])
+    return command_id
+
+
+def _unknown(job_id: str) -> NotFound:
+    return NotFound(f"there is no job {job_id}", field="job_id", value=job_id[:64])
+
+
+def _refusal(step: Step) -> CallerError | None:
+    """Return why the direct order of a step was refused; raise when the evaluation did not come so far."""
+    for done in step.decision.commands_done:
+        if done.command_id == DIRECT and (done.outcome == APPLIED or done.refusal is not None):
+            return done.refusal
+    raise GeodagError(f"job {step.state.job.job_id} could not be evaluated; the order was not obeyed")
+
+
+def _after(step: Step, refusal: CallerError | None) -> Job:
+    if refusal is not None:
+        raise refusal
+    return step.job or step.state.job
+
+
+def _of_many(job: JobBrief, step: Step | None) -> JobOutcome:
+    if step is None:
+        return JobOutcome(job.job_id, job.workflow_id, job.status, "pending")
+    status = (step.job or step.state.job).status
+    try:
+        refusal = _refusal(step)
+    except GeodagError as error:
+        return JobOutcome(job.job_id, job.workflow_id, status, "failed", error.detail.code)
+    if refusal is not None:
+        return _refused(job, refusal, status)
+    return JobOutcome(job.job_id, job.workflow_id, status, "applied")
+
+
+def _refused(job: JobBrief, error: CallerError, status: JobStatus) -> JobOutcome:
+    return JobOutcome(job.job_id, job.workflow_id, status, "refused", error.detail.code, error.detail.message)
+
+
+def _statuses(wanted: JobFilter, kind: str) -> frozenset[JobStatus]:
+    usual = {known.value: statuses for known, statuses in MANY.items()}.get(kind)
+    if usual is None:
+        known = ", ".join(sorted(MANY))
+        raise NotFound(f"{kind!r} cannot be ordered for many jobs; {known} can", field="kind", value=kind[:32])
+    if wanted.says_nothing:
+        raise ParameterMissing(
+            "filter says nothing, which would mean every job",
+            field="filter",
+            remediation="Name a workflow, a status, an age, a correlation_id or an error_code.",
+        )
+    return usual if wanted.status is None else frozenset({wanted.status})

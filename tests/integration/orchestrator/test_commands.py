@@ -1,0 +1,117 @@
+"""Orders over HTTP: who may, what is answered, what a refusal looks like."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.doors import Door
+from tests.support.engine import Engine, HandWorker
+from tests.support.waiting import await_until
+
+
+async def order(door: Door, path: str, body: Any = None) -> tuple[int, Any]:
+    """Order something as the operator, through the gateway."""
+    return await door.call("POST", f"/api/v1/{path}", body=body, caller="operator", service="gateway")
+
+
+async def test_each_order_answers_with_the_state_that_it_produced(door: Door, engine: Engine) -> None:
+    job_id = await door.create("echo_test")
+    status, body = await order(door, f"jobs/{job_id}/pause", {"reason": "maintenance"})
+    assert (status, body["command"], body["state"]) == (200, "pause", "applied")
+    assert body["job"]["paused_at"] is not None
+    status, body = await order(door, f"jobs/{job_id}/priority", {"priority": "interactive"})
+    assert (status, body["job"]["priority"]) == (200, 8)
+    status, body = await order(door, f"jobs/{job_id}/resume")
+    assert (status, body["job"]["paused_at"]) == (200, None)
+    status, body = await order(door, f"jobs/{job_id}/cancel")
+    assert (status, body["job"]["status"]) == (200, "CANCELLED")
+    events = (await door.get(f"/api/v1/jobs/{job_id}/events"))["events"]
+    said = {event["event_type"]: event["event_data"] for event in events}
+    assert said["job_paused"] == {"actor": "operator", "reason": "maintenance"}
+    assert said["job_priority_changed"]["after"] == 8
+
+
+async def test_the_loser_is_told_the_state_that_won(door: Door) -> None:
+    job_id = await door.create("echo_test")
+    await order(door, f"jobs/{job_id}/cancel")
+    status, problem = await order(door, f"jobs/{job_id}/pause")
+    assert (status, problem["code"], problem["value"]) == (409, "JOB_FINAL", "CANCELLED")
+
+
+async def test_a_waiter_hears_at_once_of_a_cancel(door: Door) -> None:
+    job_id = await door.create("echo_test")
+    await order(door, f"jobs/{job_id}/cancel")
+    assert (await door.job(job_id, wait=30))["status"] == "CANCELLED"
+
+
+async def test_nodes_are_skipped_and_rerun(door: Door, engine: Engine) -> None:
+    job_id = await door.create("echo_test", {"message": "hi"})
+    status, body = await order(door, f"jobs/{job_id}/nodes/echo_handler/skip", {"reason": "not today"})
+    assert (status, body["state"]) == (200, "applied")
+    status, body = await order(door, f"jobs/{job_id}/nodes/echo_handler/rerun", {"params": {"message": "ho"}})
+    assert (status, body["job"]["status"], body["job"]["run_no"]) == (200, "RUNNING", 2)
+    message = await engine.message(job_id)
+    assert message.params == {"message": "ho"}
+    await HandWorker(engine).run(message)
+    assert (await door.job(job_id))["status"] == "COMPLETED"
+    status, problem = await order(door, f"jobs/{job_id}/nodes/echo_handler/skip")
+    assert (status, problem["code"], problem["value"]) == (409, "JOB_FINAL", "COMPLETED")
+
+
+async def test_a_retried_job_is_taken_by_an_instance_and_its_timers_run(door: Door, engine: Engine) -> None:
+    job_id = await door.create("echo_test")
+    await order(door, f"jobs/{job_id}/cancel")
+    status, body = await order(door, f"jobs/{job_id}/retry")
+    assert (status, body["job"]["status"]) == (200, "RUNNING")
+    await engine.query("UPDATE dagapp.dag_attempts SET redispatch_at = dagapp.clock() WHERE state = 'queued'")
+    await engine.query("UPDATE dagapp.dag_jobs SET wake_at = dagapp.clock()")
+
+    async def sent_again() -> bool:
+        return (await engine.message(job_id)).dispatch_no == 2
+
+    await await_until(sent_again, "the new owner's loop sends the task again")
+    assert (await engine.job(job_id)).owner_id == door.context.owner_id
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "field"),
+    [
+        ("jobs/nope/cancel", {}, 404, "job_id"),
+        ("jobs/JOB/nodes/nope/skip", {}, 404, "node_id"),
+        ("jobs/JOB/nodes/start/window", {"max_concurrency": 3}, 422, "node_id"),
+        ("jobs/JOB/nodes/echo_handler/window", {}, 422, "max_concurrency"),
+        ("jobs/JOB/nodes/start/gate", {"decision": "approved"}, 404, "node_id"),
+        ("jobs/JOB/nodes/start/gate", {"decision": "maybe"}, 422, "decision"),
+        ("jobs/JOB/priority", {"priority": 11}, 422, "priority"),
+        ("jobs/JOB/cancel", {"surprise": 1}, 422, "surprise"),
+        ("jobs/JOB/cancel", {"reason": 5}, 422, "reason"),
+        ("jobs/JOB/cancel", {"reason": "a\u0000b"}, 422, "reason"),
+        ("jobs/JOB/nodes/echo_handler/rerun", {"params": {"message": "a\u0000b"}}, 422, "params.message"),
+        ("jobs/JOB/cancel", [], 422, None),
+        ("commands/cancel", {}, 422, "filter"),
+        ("commands/cancel", {"filter": {"workflow_id": "a\u0000"}}, 422, "filter.workflow_id"),
+        ("commands/explode", {"filter": {"workflow_id": "x"}}, 404, "kind"),
+        ("commands/cancel", {"filter": {"surprise": "x"}}, 422, "filter.surprise"),
+        ("commands/cancel", {"filter": {"workflow_id": "x"}, "limit": 0}, 422, "limit"),
+    ],
+)
+async def test_what_does_not_fit_is_refused_by_name(
+    door: Door, path: str, body: Any, status: int, field: str | None
+) -> None:
+    job_id = await door.create("echo_test")
+    code, problem = await order(door, path.replace("JOB", job_id), body)
+    assert (code, problem.get("field")) == (status, field), problem
+    assert (await door.job(job_id))["status"] == "RUNNING"
+
+
+async def test_orders_by_filter_list_first_and_then_have_an_outcome_per_job(door: Door) -> None:
+    jobs = [await door.create("echo_test") for _ in range(3)]
+    wanted = {"filter": {"workflow_id": "echo_test", "status": "RUNNING"}, "limit": 2, "reason": "clean up"}
+    status, body = await order(door, "commands/cancel", {**wanted, "dry_run": True})
+    assert (status, body["dry_run"], body["more"]) == (200, True, True)
+    assert [(job["job_id"], job["outcome"]) for job in body["jobs"]] == [(one, "would_apply") for one in jobs[:2]]
+    status, body = await order(door, "commands/cancel", wanted)
+    assert [(job["job_id"], job["outcome"], job["status"]) for job in body["jobs"]] == [
+        (one, "applied", "CANCELLED") for one in jobs[:2]
+    ]
+    assert (await door.job(jobs[2]))["status"] == "RUNNING"

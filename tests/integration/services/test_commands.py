@@ -1,0 +1,381 @@
+"""Orders of operators on real PostgreSQL: at once, through the inbox, for many jobs, and in races with results."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from core.errors import Conflict, NotFound, ParameterInvalid, ParameterMissing
+from core.job_filter import JobFilter
+from core.models.engine import Job
+from core.statuses import JobStatus
+from core.wire import TaskResult, TaskStatus
+from repositories.jobs import JobRepository
+from services import commands
+from services.commands import Order
+from tests.support.engine import Engine, HandWorker, completed, workflows_of
+
+
+async def failed(engine: Engine, worker: HandWorker, workflow_id: str = "echo_test", code: str = "BROKEN") -> str:
+    """Return a job whose first task failed for good."""
+    job_id = await engine.create(workflow_id)
+    message = await engine.message(job_id)
+    await worker.claim(message)
+    error = {"code": code, "message": "it broke"}
+    failure = {"task_id": message.task_id, "token": message.token, "status": TaskStatus.FAILED, "error": error}
+    await worker.report(TaskResult.model_validate(failure))
+    assert (await engine.job(job_id)).status is JobStatus.FAILED
+    return job_id
+
+
+async def events(engine: Engine, job_id: str, kind: str) -> list[dict[str, Any]]:
+    rows = await engine.query(
+        "SELECT event_data FROM dagapp.dag_job_events WHERE job_id = %s AND event_type = %s ORDER BY event_id",
+        job_id,
+        kind,
+    )
+    return [row["event_data"] for row in rows]
+
+
+async def test_a_cancelled_job_has_no_messages_and_its_worker_is_told_to_stop(
+    engine: Engine, worker: HandWorker
+) -> None:
+    job_id = await engine.create("echo_test")
+    message = await engine.message(job_id)
+    answer = await engine.order(job_id, "cancel", "wrong file")
+    assert (answer.state, answer.job.status) == ("applied", JobStatus.CANCELLED)
+    assert await engine.messages(job_id) == []
+    assert (await worker.claim(message))[0].outcome == "cancelled"
+    assert await events(engine, job_id, "job_cancelled") == [{"actor": "op", "reason": "wrong file"}]
+    assert [job.job_id for job in engine.ended] == [job_id]
+    with pytest.raises(Conflict) as caught:
+        await engine.order(job_id, "cancel")
+    assert (caught.value.detail.code, caught.value.detail.value) == ("JOB_FINAL", "CANCELLED")
+
+
+async def test_a_paused_job_parks_what_is_claimed_and_a_resume_sends_it_again(
+    engine: Engine, worker: HandWorker
+) -> None:
+    job_id = await engine.create("echo_test")
+    message = await engine.message(job_id)
+    assert (await engine.order(job_id, "pause")).job.paused_at is not None
+    assert (await worker.claim(message))[0].outcome == "paused"
+    await engine.query("DELETE FROM dagqueue.messages")
+    await engine.advance(job_id)
+    assert (await engine.attempt(message.task_id))["state"] == "parked"
+    assert (await engine.order(job_id, "resume")).job.paused_at is None
+    again = await engine.message(job_id)
+    assert (again.task_id, again.dispatch_no) == (message.task_id, 2)
+    await worker.run(again)
+    assert (await engine.job(job_id)).status is JobStatus.COMPLETED
+
+
+async def test_a_new_priority_reaches_the_message_that_waits(engine: Engine, worker: HandWorker) -> None:
+    job_id = await engine.create("echo_test")
+    assert (await engine.order(job_id, "priority", priority=9)).job.priority == 9
+    (message,) = await engine.messages(job_id)
+    assert (message.priority, message.dispatch_no) == (9, 2)
+    assert (await engine.attempt(message.task_id))["priority"] == 9
+    await worker.run(message)
+
+
+async def test_a_retried_job_belongs_to_nobody_until_somebody_takes_it_and_runs_to_its_end(
+    engine: Engine, worker: HandWorker
+) -> None:
+    job_id = await failed(engine, worker)
+    engine.ended.clear()
+    job = (await engine.order(job_id, "retry")).job
+    assert (job.status, job.run_no, job.owner_id, job.error) == (JobStatus.RUNNING, 2, None, None)
+    stored = await engine.job(job_id)
+    assert (stored.owner_id, stored.owner_epoch) == (None, job.owner_epoch)
+    await worker.run(await engine.message(job_id))
+    assert (await engine.job(job_id)).status is JobStatus.COMPLETED
+    assert len(engine.ended) == 1
+    assert (await events(engine, job_id, "job_retried"))[0]["actor"] == "op"
+
+
+async def test_what_a_node_left_behind_is_gone_when_it_starts_anew(engine: Engine, worker: HandWorker) -> None:
+    job_id = await failed(engine, worker)
+    await engine.query(
+        "INSERT INTO dagapp.dag_checkpoints (job_id, node_id, params_digest, phase, state, saved_by)"
+        " VALUES (%s, 'echo_handler', 'x', 'half', '{}', 'x')",
+        job_id,
+    )
+    await engine.query(
+        "INSERT INTO dagapp.dag_fan_outs (job_id, node_id, state, item_count, child_count, batch_size,"
+        " max_concurrency, tolerated, created_at)"
+        " VALUES (%s, 'echo_handler', 'running', 1, 1, 1, 1, 0, dagapp.clock())",
+        job_id,
+    )
+    await engine.query(
+        "INSERT INTO dagapp.dag_fan_out_items (job_id, node_id, chunk_no, items) VALUES (%s, 'echo_handler', 0, '[1]')",
+        job_id,
+    )
+    await engine.query(
+        "INSERT INTO dagapp.dag_node_states (job_id, node_id, parent_node_id, fan_out_index, status, attempt)"
+        " VALUES (%s, 'echo_handler__0', 'echo_handler', 0, 'RUNNING', 6)",
+        job_id,
+    )
+    await engine.query(
+        "INSERT INTO dagapp.dag_attempts (task_id, job_id, node_id, attempt, state, queue, handler, params_digest,"
+        " token_hash, timeout_seconds, queued_at, child) VALUES (%s, %s, 'echo_handler__0', 5, 'queued', 'q', 'echo',"
+        " 'x', 'x', 60, dagapp.clock(), true)",
+        f"{job_id}_echo_handler__0_5",
+        job_id,
+    )
+    await engine.order(job_id, "retry")
+    for table in ("dag_checkpoints", "dag_fan_outs", "dag_fan_out_items"):
+        assert await engine.query(f"SELECT node_id FROM dagapp.{table}") == []
+    assert "echo_handler__0" not in await engine.statuses(job_id)
+    assert (await engine.attempt(f"{job_id}_echo_handler__0_5"))["state"] == "revoked"
+    assert (await engine.message(job_id)).attempt == 6
+
+
+async def test_a_rerun_of_the_last_node_ends_the_job_in_the_same_transaction(
+    engine: Engine, worker: HandWorker
+) -> None:
+    job_id = await engine.create("echo_test")
+    await worker.run(await engine.message(job_id))
+    engine.ended.clear()
+    job = (await engine.order(job_id, "rerun", node_id="end")).job
+    assert (job.status, job.run_no, len(engine.ended)) == (JobStatus.COMPLETED, 2, 1)
+
+
+async def test_a_rerun_takes_edited_params(engine: Engine, worker: HandWorker) -> None:
+    job_id = await engine.create("echo_test", {"message": "hi"})
+    await worker.run(await engine.message(job_id))
+    await engine.order(job_id, "rerun", node_id="echo_handler", params={"message": "other"})
+    assert (await engine.message(job_id)).params == {"message": "other"}
+
+
+async def test_a_skipped_node_lets_the_job_go_on(engine: Engine) -> None:
+    job_id = await engine.create("echo_test")
+    with pytest.raises(NotFound):
+        await engine.order(job_id, "skip", node_id="nope")
+    await engine.order(job_id, "skip", node_id="echo_handler")
+    assert await engine.messages(job_id) == []
+    assert (await engine.statuses(job_id))["echo_handler"] == "SKIPPED"
+
+
+GATED = """
+workflow_id: gated
+version: 1
+nodes:
+  start: {type: start, next: gate}
+  gate: {type: gate, next: a}
+  a: {handler: echo, params: {message: "{{ nodes.gate.output.data.word }}"}, next: end}
+  end: {type: end}
+"""
+
+
+async def test_of_two_decisions_about_a_gate_the_first_wins_and_the_second_is_told(engine: Engine) -> None:
+    engine = Engine(engine.pool, workflows_of(GATED))
+    job_id = await engine.create("gated")
+    orders = [
+        engine.commands.order(job_id, Order("gate", actor, None, {"node_id": "gate", "decision": "approved", **data}))
+        for actor, data in (("ann", {"data": {"word": "ann"}}), ("bob", {"data": {"word": "bob"}}))
+    ]
+    answers = await asyncio.gather(*orders, return_exceptions=True)
+    (loser,) = [answer for answer in answers if isinstance(answer, Conflict)]
+    word = (await engine.message(job_id)).params["message"]
+    assert (loser.detail.code, loser.detail.value["output"]["actor"]) == ("GATE_DECIDED", word)
+
+
+async def test_an_order_for_a_job_that_does_not_exist_is_refused(engine: Engine) -> None:
+    with pytest.raises(NotFound):
+        await engine.order("nope", "cancel")
+
+
+async def test_arguments_that_do_not_fit_are_refused_and_change_nothing(engine: Engine) -> None:
+    job_id = await engine.create("echo_test")
+    with pytest.raises(ParameterInvalid) as caught:
+        await engine.order(job_id, "priority", priority=99)
+    assert caught.value.detail.field == "priority"
+    with pytest.raises(ParameterInvalid):
+        await engine.order(job_id, "explode")
+    assert (await engine.job(job_id)).priority == 5
+
+
+async def test_an_order_for_a_job_that_somebody_holds_is_pending_and_obeyed_by_its_next_advance(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr(commands, "ANSWER_SECONDS", 0.1)
+    job_id = await engine.create("echo_test")
+    async with engine.pool.connection() as holder:
+        await holder.execute("SELECT FROM dagapp.dag_jobs WHERE job_id = %s FOR NO KEY UPDATE", (job_id,))
+        answer = await engine.order(job_id, "cancel")
+        assert (answer.state, answer.job.status) == ("pending", JobStatus.RUNNING)
+        await holder.rollback()
+    await engine.advance(job_id)
+    assert (await engine.job(job_id)).status is JobStatus.CANCELLED
+    (row,) = await engine.query("SELECT outcome, processed_at, actor FROM dagapp.dag_commands")
+    assert (row["outcome"], row["actor"]) == ("applied", "op")
+    assert row["processed_at"] is not None
+
+
+async def test_an_order_that_went_through_the_inbox_answers_with_its_outcome(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "LOCK_SECONDS", 0.05)
+    job_id = await engine.create("echo_test")
+    stored = asyncio.Event()
+    leave = commands._leave
+
+    async def leaving(*args: Any) -> int:
+        number = await leave(*args)
+        stored.set()
+        return number
+
+    monkeypatch.setattr(commands, "_leave", leaving)
+    outcomes = []
+    for kind in ("cancel", "pause"):
+        stored.clear()
+        async with engine.pool.connection() as holder:
+            await holder.execute("SELECT FROM dagapp.dag_jobs WHERE job_id = %s FOR NO KEY UPDATE", (job_id,))
+            order = asyncio.ensure_future(engine.order(job_id, kind))
+            await stored.wait()
+            await holder.rollback()
+        outcomes.append((await asyncio.gather(order, return_exceptions=True))[0])
+    first, second = outcomes
+    assert (first.state, first.job.status) == ("applied", JobStatus.CANCELLED)
+    assert isinstance(second, Conflict)
+    assert (second.detail.code, second.detail.value) == ("JOB_FINAL", "CANCELLED")
+
+
+async def test_the_loop_finds_a_job_by_its_command(engine: Engine) -> None:
+    job_id = await engine.create("echo_test")
+    await engine.query(
+        "INSERT INTO dagapp.dag_commands (job_id, kind, actor) VALUES (%s, 'pause', 'op')",
+        job_id,
+    )
+    async with engine.pool.connection() as conn:
+        due = await (await JobRepository(conn).due_results("owner-1", 10)).rows()
+    assert [job.job_id for job in due] == [job_id]
+    await engine.advance(job_id)
+    assert (await engine.job(job_id)).paused_at is not None
+
+
+async def test_a_job_that_cannot_be_evaluated_does_not_keep_its_commands(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = await engine.create("echo_test")
+    await engine.query("INSERT INTO dagapp.dag_commands (job_id, kind, actor) VALUES (%s, 'pause', 'op')", job_id)
+    monkeypatch.setattr("services.evaluation.advance", lambda *_: 1 / 0)
+    for _ in range(5):
+        await engine.advance(job_id)
+    assert (await engine.job(job_id)).status is JobStatus.FAILED
+    (row,) = await engine.query("SELECT outcome FROM dagapp.dag_commands")
+    assert row["outcome"] == "INTERNAL"
+
+
+async def many(engine: Engine, kind: str, *, limit: int = 100, dry_run: bool = False, **wanted: Any) -> Any:
+    return await engine.commands.order_many(JobFilter(**wanted), Order(kind, "op"), limit=limit, dry_run=dry_run)
+
+
+async def test_an_order_by_filter_first_says_and_then_does(engine: Engine, worker: HandWorker) -> None:
+    mine = [await engine.create("echo_test") for _ in range(3)]
+    other = await engine.create("hello_world")
+    broken = await failed(engine, worker)
+    seen = await many(engine, "cancel", workflow_id="echo_test", dry_run=True)
+    assert [(job.job_id, job.outcome) for job in seen.jobs] == [(job_id, "would_apply") for job_id in mine]
+    assert {(await engine.job(job_id)).status for job_id in mine} == {JobStatus.RUNNING}
+    part = await many(engine, "cancel", workflow_id="echo_test", limit=2)
+    assert ([job.job_id for job in part.jobs], part.more) == (mine[:2], True)
+    rest = await many(engine, "cancel", workflow_id="echo_test")
+    assert [(job.job_id, job.outcome, job.status) for job in rest.jobs] == [(mine[2], "applied", "CANCELLED")]
+    assert (await engine.job(other)).status is JobStatus.RUNNING
+    assert (await engine.job(broken)).status is JobStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"error_code": "BROKEN"}, {"status": "FAILED"}, {"workflow_id": "echo_test"}, {"older_than_seconds": 0}]
+)
+async def test_failed_jobs_are_found_by_what_a_filter_says_and_retried(
+    engine: Engine, worker: HandWorker, wanted: dict[str, Any]
+) -> None:
+    job_id = await failed(engine, worker)
+    (outcome,) = (await many(engine, "retry", **wanted)).jobs
+    assert (outcome.job_id, outcome.outcome, outcome.status) == (job_id, "applied", "RUNNING")
+
+
+@pytest.mark.parametrize("wanted", [{"error_code": "OTHER"}, {"correlation_id": "r"}, {"older_than_seconds": 3600}])
+async def test_a_filter_that_fits_nothing_does_nothing(
+    engine: Engine, worker: HandWorker, wanted: dict[str, Any]
+) -> None:
+    await failed(engine, worker)
+    assert (await many(engine, "retry", **wanted)).jobs == []
+
+
+async def test_each_job_of_many_has_its_own_outcome(
+    engine: Engine, worker: HandWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [await failed(engine, worker) for _ in range(3)]
+    async with engine.pool.connection() as holder:
+        await holder.execute("SELECT FROM dagapp.dag_jobs WHERE job_id = %s FOR NO KEY UPDATE", (jobs[1],))
+        await engine.query("UPDATE dagapp.dag_jobs SET parent_task_id = 'p_n_0' WHERE job_id = %s", jobs[2])
+        seen = await many(engine, "retry", status="FAILED")
+        await holder.rollback()
+    assert [(job.outcome, job.code) for job in seen.jobs] == [
+        ("applied", None),
+        ("pending", None),
+        ("refused", "CHILD_JOB"),
+    ]
+    await engine.advance(*jobs)
+    assert (await engine.job(jobs[1])).status is JobStatus.RUNNING
+
+
+async def test_one_job_that_spoils_a_batch_spoils_only_itself(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [await engine.create("echo_test") for _ in range(3)]
+
+    async def refuse(_conn: Any, job: Job) -> None:
+        if job.job_id == jobs[1]:
+            raise ValueError("no end today")
+
+    engine.advance_service.writer._on_job_ended = refuse
+    seen = await many(engine, "cancel", workflow_id="echo_test")
+    assert [(job.outcome, job.code) for job in seen.jobs] == [
+        ("applied", None),
+        ("failed", "INTERNAL"),
+        ("applied", None),
+    ]
+    assert (await engine.job(jobs[1])).status is JobStatus.RUNNING
+
+
+async def test_an_empty_filter_and_an_order_for_single_jobs_are_refused(engine: Engine) -> None:
+    with pytest.raises(ParameterMissing):
+        await many(engine, "cancel")
+    with pytest.raises(NotFound):
+        await many(engine, "skip", workflow_id="echo_test")
+
+
+async def test_a_cancel_and_the_last_result_at_the_same_instant_have_one_winner(
+    engine: Engine, worker: HandWorker
+) -> None:
+    """Case D31: both wait at a barrier, the database decides; whatever it is, both answers say the same."""
+    won = {JobStatus.CANCELLED: 0, JobStatus.COMPLETED: 0}
+    for _ in range(200):
+        job_id = await engine.create("echo_test")
+        message = await engine.message(job_id)
+        await worker.claim(message)
+        barrier = asyncio.Barrier(2)
+
+        async def at_once(call: Any, barrier: asyncio.Barrier = barrier) -> Any:
+            await barrier.wait()
+            return await call
+
+        answers = await asyncio.gather(
+            at_once(engine.order(job_id, "cancel")), at_once(worker.report(completed(message))), return_exceptions=True
+        )
+        await engine.advance(job_id)
+        status = (await engine.job(job_id)).status
+        cancelled, result = answers
+        if isinstance(cancelled, Conflict):
+            assert (status, cancelled.detail.value) == (JobStatus.COMPLETED, "COMPLETED")
+            assert result[0].disposition == "applied"
+        else:
+            assert (status, cancelled.job.status) == (JobStatus.CANCELLED, JobStatus.CANCELLED)
+        won[status] += 1
+        ends = [event for event in await engine.events(job_id) if event in {"job_cancelled", "job_completed"}]
+        assert len(ends) == 1
+    assert sum(won.values()) == 200
