@@ -36,6 +36,7 @@ for command in (
     app.command()(command)
 app.command()(operate.jobs)
 app.command()(operate.events)
+app.command()(operate.audit)
 app.add_typer(database.app, name="db")
 app.add_typer(workflow.app, name="workflow")
 

@@ -4,7 +4,7 @@ At most one live version is unresolved, and then it is the newest one; every rul
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from core.errors import Conflict
 from core.lifecycle import UNRESOLVED, Command, VersionState, is_open, next_actions
@@ -18,6 +18,8 @@ class SubmitPlan:
     command: Command
     version_ordinal: int
     revision: int
+    replaces: VersionState | None = field(default=None, compare=False)
+    """The version as its last revision left it, when this is a resubmit."""
 
 
 def plan_submit(label: str, previous_version_ordinal: int | None, versions: Sequence[VersionState]) -> SubmitPlan:
@@ -88,7 +90,7 @@ def _plan_revision(same: VersionState) -> SubmitPlan:
         raise _label_exists(same, "Submit under another version label.")
     if not is_open(Command.RESUBMIT, same.approval_state, same.processing_state):
         raise _unresolved(same)
-    return SubmitPlan(Command.RESUBMIT, same.version_ordinal, same.revision + 1)
+    return SubmitPlan(Command.RESUBMIT, same.version_ordinal, same.revision + 1, same)
 
 
 def _label_exists(same: VersionState, remediation: str) -> Conflict:

@@ -30,6 +30,7 @@ from orchestrator.heartbeat import Heartbeat, Instance, Pulse
 from orchestrator.loop import Loop
 from orchestrator.routes import (
     assets,
+    audit,
     bootstrap,
     callbacks,
     commands,
@@ -56,6 +57,7 @@ from repositories.payloads import PayloadStore
 from repositories.webhooks import WEBHOOK_CHANNEL
 from services.advance import AdvanceService, advance_one
 from services.approvals import ApprovalService
+from services.audit import AuditService
 from services.claims import ClaimService
 from services.commands import CommandService
 from services.definitions import Definitions, Shelf
@@ -89,6 +91,7 @@ ROUTERS: Sequence[APIRouter] = (
     status.router,
     assets.router,
     reviews.router,
+    audit.router,
     uploads.router,
     webhooks.router,
     bootstrap.router,
@@ -239,6 +242,7 @@ def _business(
         validates=ValidateService(pool, submits, jobs_service, waiters, PayloadStore(blobs)),
         approvals=approvals,
         reviews=ReviewService(pool, approvals),
+        audit=AuditService(pool),
         status=StatusService(pool, urls),
         uploads=UploadService(
             pool,

@@ -27,6 +27,7 @@ from orchestrator.waiters import JobWaiters
 from orchestrator.webhooks import WebhookLoop
 from repositories.database import AsyncPool
 from services.approvals import ApprovalService
+from services.audit import AuditService
 from services.claims import ClaimService
 from services.commands import CommandService
 from services.definitions import Shelf
@@ -62,6 +63,7 @@ class Business:
     validates: ValidateService
     approvals: ApprovalService
     reviews: ReviewService
+    audit: AuditService
     status: StatusService
     uploads: UploadService
     webhooks: WebhookService

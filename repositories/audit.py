@@ -1,10 +1,11 @@
-"""The append-only record of who did what to an asset."""
+"""The append-only record of who did what, when, why, from what to what."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Final, LiteralString
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, sql
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
@@ -16,7 +17,8 @@ from repositories.webhooks import WebhookRepository
 class NewAuditEntry:
     """One action about to be recorded."""
 
-    asset_id: str
+    asset_id: str | None
+    """None for what concerns a platform as a whole."""
     version_ordinal: int | None
     action: str
     actor: str
@@ -25,6 +27,34 @@ class NewAuditEntry:
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
     request_id: str | None = None
+    platform_id: str | None = None
+    """Default: the asset's platform."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which rows are asked for; None means any."""
+
+    asset_id: str | None = None
+    version_ordinal: int | None = None
+    platform_id: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    request_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+_CONDITIONS: Final[Mapping[str, LiteralString]] = {
+    "asset_id": "asset_id = %s",
+    "version_ordinal": "version_ordinal = %s",
+    "platform_id": "platform_id = %s",
+    "actor": "actor = %s",
+    "action": "action = %s",
+    "request_id": "request_id = %s",
+    "since": "created_at >= %s",
+    "until": "created_at < %s",
+}
 
 
 class AuditRepository:
@@ -38,37 +68,44 @@ class AuditRepository:
         await self._conn.execute(
             """
             INSERT INTO dagapp.asset_audit
-                (asset_id, version_ordinal, action, actor, actor_role, reason, before, after, request_id, created_at)
-            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, dagapp.clock())
+                (asset_id, version_ordinal, action, actor, actor_role, reason, before, after, request_id, platform_id,
+                 created_at)
+            VALUES (%(asset_id)s::varchar, %(ordinal)s, %(action)s, %(actor)s, %(role)s, %(reason)s, %(before)s,
+                    %(after)s, %(request_id)s,
+                    coalesce(%(platform_id)s, (SELECT a.platform_id FROM dagapp.geospatial_assets AS a
+                                               WHERE a.asset_id = %(asset_id)s::varchar)),
+                    dagapp.clock())
             """,
-            (
-                entry.asset_id,
-                entry.version_ordinal,
-                entry.action,
-                entry.actor,
-                entry.actor_role,
-                entry.reason,
-                _json(entry.before),
-                _json(entry.after),
-                entry.request_id,
-            ),
+            {
+                "asset_id": entry.asset_id,
+                "ordinal": entry.version_ordinal,
+                "action": entry.action,
+                "actor": entry.actor,
+                "role": entry.actor_role,
+                "reason": entry.reason,
+                "before": _json(entry.before),
+                "after": _json(entry.after),
+                "request_id": entry.request_id,
+                "platform_id": entry.platform_id,
+            },
         )
         if entry.request_id is not None:
             await WebhookRepository(self._conn).announce(entry.request_id, entry.action)
 
-    async def of_asset(self, asset_id: str) -> list[AuditEntry]:
-        """Return an asset's whole history, oldest first."""
+    async def find(self, wanted: AuditFilter, *, before_id: int | None = None, limit: int = 50) -> list[AuditEntry]:
+        """Return rows, the newest first; `before_id` starts behind a row that was seen."""
+        given = [(name, getattr(wanted, name)) for name in _CONDITIONS if getattr(wanted, name) is not None]
+        conditions: list[LiteralString] = [_CONDITIONS[name] for name, _ in given]
+        values = [value for _, value in given]
+        if before_id is not None:
+            conditions.append("audit_id < %s")
+            values.append(before_id)
+        statement = sql.SQL(
+            "SELECT audit_id, asset_id, version_ordinal, action, actor, actor_role, reason, before, after, request_id,"
+            " created_at, platform_id FROM dagapp.asset_audit WHERE {} ORDER BY audit_id DESC LIMIT %s"
+        ).format(sql.SQL(" AND ").join(map(sql.SQL, conditions or ["true"])))
         async with self._conn.cursor(row_factory=class_row(AuditEntry)) as cursor:
-            await cursor.execute(
-                """
-                SELECT audit_id, asset_id, version_ordinal, action, actor, actor_role, reason, before, after,
-                       request_id, created_at
-                FROM dagapp.asset_audit
-                WHERE asset_id = %s
-                ORDER BY audit_id
-                """,
-                (asset_id,),
-            )
+            await cursor.execute(statement, [*values, limit])
             return await cursor.fetchall()
 
 

@@ -18,7 +18,7 @@ class PlatformRepository:
             await cursor.execute(
                 """
                 SELECT platform_id, display_name, required_refs, optional_refs, version_ref, allowed_sources,
-                       allowed_workflows, collection_prefix, is_active, created_at
+                       allowed_workflows, collection_prefix, is_active, created_at, webhook_url, review_days
                 FROM dagapp.platforms
                 WHERE platform_id = %s
                 """,

@@ -13,10 +13,11 @@ from psycopg import AsyncConnection
 
 from core import lifecycle, ordering, submission
 from core.b2b import SubmitAccepted
+from core.dossier import ACTIONS
 from core.errors import Conflict, DataError, InvalidTransition, ParameterInvalid
 from core.identity import Caller, Role
 from core.lifecycle import AssetCommand, Command
-from core.models.business import GeospatialAsset, Platform
+from core.models.business import ApprovalState, GeospatialAsset, Platform, ProcessingState
 from core.ordering import SubmitPlan
 from core.outgoing import OutgoingPolicy, check_url
 from core.ports import BlobInfo, BlobRepository
@@ -286,14 +287,21 @@ def _new_request(
 
 
 def _audit_entry(caller: Caller, wanted: Submission, plan: SubmitPlan, request_id: str) -> NewAuditEntry:
-    resubmitted = plan.command is Command.RESUBMIT
+    rule, replaced = lifecycle.RULES[plan.command], plan.replaces
+    before = None if replaced is None else _states(replaced.approval_state, replaced.processing_state)
     return NewAuditEntry(
         asset_id=wanted.asset_id,
         version_ordinal=plan.version_ordinal,
-        action="resubmitted" if resubmitted else "submitted",
+        action=ACTIONS[plan.command],
         actor=caller.subject,
         actor_role=str(Role.SUBMITTER),
-        before={"revision": plan.revision - 1} if resubmitted else None,
-        after={"version_label": wanted.version_label, "revision": plan.revision, "source": str(wanted.source)},
+        before=None if before is None else before | {"revision": plan.revision - 1},
+        after=_states(rule.approval_to, rule.processing_to)
+        | {"version_label": wanted.version_label, "revision": plan.revision, "source": str(wanted.source)},
         request_id=request_id,
+        platform_id=wanted.request.platform_id,
     )
+
+
+def _states(approval: ApprovalState | None, processing: ProcessingState | None) -> Json:
+    return {"approval_state": approval, "processing_state": processing}

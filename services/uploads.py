@@ -17,9 +17,10 @@ from typing import Any, Final
 from core import b2b, lifecycle, submission
 from core.b2b import UploadAddress, UploadRequest
 from core.errors import ParameterInvalid, Unauthenticated
-from core.identity import Caller
+from core.identity import Caller, Role
 from core.lifecycle import Command
 from core.ports import BlobInfo, BlobRef, BlobRepository
+from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
 from repositories.platforms import PlatformRepository
 
@@ -101,11 +102,13 @@ class UploadService:
         platform_id = submission.platform_id_of(body)
         async with transaction(self._pool) as conn:
             row = await PlatformRepository(conn).get(platform_id)
-        submission.own_platform(row, platform_id, caller)
-        wanted = b2b.parse(UploadRequest, body)
-        name = f"uploads/{platform_id}/{uuid.uuid4().hex}/{check_filename(wanted.filename)}"
-        expires = now + LIFETIME
-        grant = UploadGrant(BlobRef(UPLOAD_CONTAINER, name), int(expires.timestamp()), self._limit(wanted.size_bytes))
+            submission.own_platform(row, platform_id, caller)
+            wanted = b2b.parse(UploadRequest, body)
+            name = f"uploads/{platform_id}/{uuid.uuid4().hex}/{check_filename(wanted.filename)}"
+            expires = now + LIFETIME
+            ref, limit = BlobRef(UPLOAD_CONTAINER, name), self._limit(wanted.size_bytes)
+            await AuditRepository(conn).add(_audit_entry(caller, platform_id, ref))
+        grant = UploadGrant(ref, int(expires.timestamp()), limit)
         return UploadAddress(
             upload_url=f"{self._base_url}/uploads/{sign(self._key, grant)}",
             container_name=UPLOAD_CONTAINER,
@@ -134,6 +137,18 @@ class UploadService:
         """
         grant = verify(self._key, token, now)
         return await self._blobs.write_stream(grant.ref, chunks, grant.max_bytes)
+
+
+def _audit_entry(caller: Caller, platform_id: str, ref: BlobRef) -> NewAuditEntry:
+    return NewAuditEntry(
+        asset_id=None,
+        version_ordinal=None,
+        action="upload_granted",
+        actor=caller.subject,
+        actor_role=str(Role.SUBMITTER),
+        after={"blob": str(ref)},
+        platform_id=platform_id,
+    )
 
 
 def check_filename(filename: str) -> str:

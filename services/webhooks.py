@@ -9,17 +9,23 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from psycopg import AsyncConnection
+
 from core import webhooks
 from core.errors import GeodagError, NotFound
+from core.identity import Caller, Role
 from core.models.business import WebhookDelivery, WebhookSecret
 from core.outgoing import OutgoingPolicy, check_url
 from core.status_view import PublicUrls
+from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
 from repositories.platforms import PlatformRepository
 from repositories.webhooks import WebhookRepository
 
 log = logging.getLogger(__name__)
 
+ROLES = frozenset({Role.OPERATOR, Role.ADMIN})
+"""Who changes anything here."""
 BATCH = 20
 HOLD_SECONDS = 60.0
 """How long a claimed delivery is held back from other instances: longer than an attempt can take."""
@@ -116,15 +122,16 @@ class WebhookService:
             found = await WebhookRepository(conn).newest(platform_id, state, limit)
         return [one.model_dump(mode="json") for one in found]
 
-    async def replay(self, delivery_id: str) -> dict[str, Any]:
+    async def replay(self, caller: Caller, delivery_id: str) -> dict[str, Any]:
         """Send one again under its own id; a receiver that had it can tell by that. Raises `NotFound`."""
         async with transaction(self._pool) as conn:
             found = await WebhookRepository(conn).replay(delivery_id)
-        if found is None:
-            raise NotFound(f"there is no delivery {delivery_id[:64]}", field="delivery_id", value=delivery_id[:64])
+            if found is None:
+                raise NotFound(f"there is no delivery {delivery_id[:64]}", field="delivery_id", value=delivery_id[:64])
+            await _audit(conn, caller, found.platform_id, "webhook_replayed", {"delivery_id": delivery_id})
         return found.model_dump(mode="json")
 
-    async def rotate(self, platform_id: str, actor: str) -> dict[str, Any]:
+    async def rotate(self, caller: Caller, platform_id: str) -> dict[str, Any]:
         """Make a new secret and return it, this once; the one before signs too for a day. Raises `NotFound`."""
         plain = secrets.token_bytes(webhooks.SECRET_BYTES)
         secret_id = secrets.token_hex(8)
@@ -134,17 +141,44 @@ class WebhookService:
             if await PlatformRepository(conn).get(platform_id) is None:
                 raise _unknown(platform_id)
             keep = webhooks.ROTATION.total_seconds()
-            created = await repository.add_secret(platform_id, secret_id, sealed, actor, keep)
-        log.info("webhook secret made", extra={"platform_id": platform_id, "secret_id": secret_id, "by": actor})
+            created = await repository.add_secret(platform_id, secret_id, sealed, caller.subject, keep)
+            await _audit(conn, caller, platform_id, "webhook_secret_made", {"secret_id": secret_id})
+        log.info("webhook secret made", extra={"platform_id": platform_id, "secret_id": secret_id})
         return {"secret_id": secret_id, "secret": webhooks.show_secret(plain), "created_at": created.isoformat()}
 
-    async def set_url(self, platform_id: str, url: str | None) -> None:
+    async def set_url(self, caller: Caller, platform_id: str, url: str | None) -> None:
         """Say where a platform is told when a submit names no callback_url. Raises `ParameterInvalid`, `NotFound`."""
         if url is not None:
             check_url(url, self._policy, "webhook_url")
         async with transaction(self._pool) as conn:
-            if not await WebhookRepository(conn).set_url(platform_id, url):
+            platform = await PlatformRepository(conn).get(platform_id)
+            if platform is None or not await WebhookRepository(conn).set_url(platform_id, url):
                 raise _unknown(platform_id)
+            before = {"webhook_url": platform.webhook_url}
+            await _audit(conn, caller, platform_id, "webhook_address_set", {"webhook_url": url}, before)
+
+
+async def _audit(
+    conn: AsyncConnection[Any],
+    caller: Caller,
+    platform_id: str,
+    action: str,
+    after: Mapping[str, Any],
+    before: Mapping[str, Any] | None = None,
+) -> None:
+    role = min(str(role) for role in caller.roles & ROLES)
+    await AuditRepository(conn).add(
+        NewAuditEntry(
+            asset_id=None,
+            version_ordinal=None,
+            action=action,
+            actor=caller.subject,
+            actor_role=role,
+            before=before,
+            after=after,
+            platform_id=platform_id,
+        )
+    )
 
 
 def _context(secret: WebhookSecret) -> str:

@@ -1,7 +1,8 @@
-"""`geodag jobs` and `geodag events`: the engine as an operator sees it."""
+"""`geodag jobs`, `events` and `audit`: the engine and its people as an operator sees them."""
 
 import asyncio
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
@@ -12,6 +13,7 @@ from core.statuses import JobStatus
 
 JOB_COLUMNS = ("job_id", "workflow_id", "status", "created_at", "completed_at", "correlation_id")
 EVENT_COLUMNS = ("time", "node", "event", "status", "detail")
+AUDIT_COLUMNS = ("time", "what", "action", "who", "change", "why")
 Json = dict[str, Any]
 
 
@@ -36,6 +38,45 @@ def events(
     target = Target.of(home)
     rows = _rows(target, f"/api/status/job/{_job_id(target, job)}/events", "events")
     show(rows, row_table(f"Events of {job}", EVENT_COLUMNS, [_line(row) for row in rows]), as_json=as_json)
+
+
+def audit(
+    asset: Annotated[str | None, typer.Option(help="Only about this asset.")] = None,
+    version: Annotated[int | None, typer.Option(min=0, help="Only about this version of it.")] = None,
+    platform: Annotated[str | None, typer.Option(help="Only about this platform.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only by this subject.")] = None,
+    action: Annotated[str | None, typer.Option(help="Only this action, for example approved.")] = None,
+    request: Annotated[str | None, typer.Option(help="Only about this request.")] = None,
+    since: Annotated[str | None, typer.Option(help="From this time on, e.g. 2026-01-31T00:00:00Z.")] = None,
+    until: Annotated[str | None, typer.Option(help="Before this time.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=500)] = 50,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Say who did what, when, why, from what to what; the newest first."""
+    query = {
+        "asset_id": asset, "version_ordinal": version, "platform_id": platform, "actor": actor, "action": action,
+        "request_id": request, "since": since, "until": until, "limit": limit,
+    }  # fmt: skip
+    path = "/api/admin/audit?" + urlencode({name: value for name, value in query.items() if value is not None})
+    rows = _rows(Target.of(home), path, "entries")
+    show(rows, row_table("Audit", AUDIT_COLUMNS, [_act(row) for row in rows]), as_json=as_json)
+
+
+def _act(row: Json) -> Json:
+    """Return an audit row as one line: what changed as name: from → to."""
+    before, after = row.get("before") or {}, row.get("after") or {}
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    changes = (f"{name}: {before.get(name, '–')} → {after.get(name, '–')}" for name in names)
+    version = row.get("version_ordinal")
+    return {
+        "time": str(row["created_at"])[:19].replace("T", " "),
+        "what": f"{row.get('asset_id') or row.get('platform_id')}{'' if version is None else f' v{version}'}",
+        "action": row["action"],
+        "who": f"{row['actor']} ({row['actor_role']})",
+        "change": "; ".join(changes),
+        "why": row.get("reason"),
+    }
 
 
 def _line(event: Json) -> Json:

@@ -24,9 +24,9 @@ class WebhookAddress(BaseModel):
 async def set_address(request: Request, platform_id: str) -> Response:
     """Say where a platform is told when a submit names no callback_url; null means nowhere."""
     ctx = context(request)
-    ctx.auth.mutator(request.headers, Role.ADMIN)
+    caller = ctx.auth.mutator(request.headers, Role.ADMIN)
     wanted = await parsed(request, WebhookAddress)
-    await ctx.business.webhooks.set_url(platform_id, wanted.url)
+    await ctx.business.webhooks.set_url(caller, platform_id, wanted.url)
     return Response(status_code=204)
 
 
@@ -35,7 +35,7 @@ async def rotate(request: Request, platform_id: str) -> Response:
     """Make a new signing secret and show it this once; the one before stays valid for a day."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.ADMIN)
-    made = await ctx.business.webhooks.rotate(platform_id, caller.subject)
+    made = await ctx.business.webhooks.rotate(caller, platform_id)
     return JSONResponse(made, 201, {"Cache-Control": "no-store"})
 
 
@@ -56,5 +56,5 @@ async def deliveries(
 async def replay(request: Request, delivery_id: str) -> Response:
     """Send one again under its own id."""
     ctx = context(request)
-    ctx.auth.mutator(request.headers, Role.OPERATOR, Role.ADMIN)
-    return JSONResponse(await ctx.business.webhooks.replay(delivery_id), 202)
+    caller = ctx.auth.mutator(request.headers, Role.OPERATOR, Role.ADMIN)
+    return JSONResponse(await ctx.business.webhooks.replay(caller, delivery_id), 202)

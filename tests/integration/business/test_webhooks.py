@@ -22,7 +22,7 @@ from edge.seal import Seal, SealBroken
 from repositories.settings import SettingsError
 from repositories.webhooks import WebhookRepository
 from services.webhooks import WebhookService
-from tests.support.business import URLS, Business
+from tests.support.business import ADMIN, URLS, Business
 
 LOCAL = OutgoingPolicy(allow_loopback=True)
 KEY, OTHER_KEY = (base64.b64encode(letter * 32).decode() for letter in (b"k", b"o"))
@@ -76,7 +76,7 @@ async def make_due(business: Business) -> None:
 
 async def processed(business: Business, url: str) -> Any:
     """Submit with an address and let the job end."""
-    await service(business).set_url("ddh", url)
+    await service(business).set_url(ADMIN, "ddh", url)
     return await business.processed()
 
 
@@ -97,7 +97,7 @@ async def test_a_platform_hears_of_the_end_and_of_the_decision_in_order(business
 
 async def test_a_receiver_that_fails_twice_gets_the_same_delivery_again(business: Business) -> None:
     async with receiver(500, 500) as partner:
-        await service(business).set_url("ddh", partner.url)
+        await service(business).set_url(ADMIN, "ddh", partner.url)
         accepted = await business.processed()
         await business.reject(accepted)
         await query(business, "DELETE FROM dagapp.webhook_deliveries WHERE type <> 'rejected'")
@@ -112,7 +112,7 @@ async def test_a_receiver_that_fails_twice_gets_the_same_delivery_again(business
 
 async def test_every_valid_secret_signs_and_the_newest_replaces_the_one_before_the_last(business: Business) -> None:
     hooks = service(business)
-    shown = [await hooks.rotate("ddh", "admin") for _ in range(3)]
+    shown = [await hooks.rotate(ADMIN, "ddh") for _ in range(3)]
     async with receiver() as partner:
         await processed(business, partner.url)
         await hooks.deliver_due()
@@ -172,18 +172,18 @@ async def test_what_nobody_took_for_three_days_expires_and_can_be_replayed(busin
         await service(business).deliver_due()
         assert partner.seen == []
         first, *_ = await service(business).deliveries("ddh", "expired", 10)
-        again = await service(business).replay(first["delivery_id"])
+        again = await service(business).replay(ADMIN, first["delivery_id"])
         assert again["state"] == "pending"
         await service(business).deliver_due()
         assert [headers["webhook-id"] for headers, _ in partner.seen] == [first["delivery_id"]]
     with pytest.raises(NotFound):
-        await service(business).replay("msg_unknown")
+        await service(business).replay(ADMIN, "msg_unknown")
     assert EXPIRY.days == 3
 
 
 async def test_a_callback_url_of_the_submit_goes_before_the_platforms_own(business: Business) -> None:
     async with receiver() as partner, receiver() as other:
-        await service(business).set_url("ddh", other.url)
+        await service(business).set_url(ADMIN, "ddh", other.url)
         await business.processed(callback_url=partner.url)
         await service(business).deliver_due()
         assert len(partner.seen) == 2
@@ -207,7 +207,7 @@ async def test_a_decision_that_rolls_back_tells_nobody(business: Business) -> No
 
 
 async def test_an_unreadable_secret_is_logged_and_costs_no_delivery(business: Business) -> None:
-    await service(business, keys=OTHER_KEY).rotate("ddh", "admin")
+    await service(business, keys=OTHER_KEY).rotate(ADMIN, "ddh")
     async with receiver() as partner:
         await processed(business, partner.url)
         await service(business).deliver_due()
@@ -217,8 +217,8 @@ async def test_an_unreadable_secret_is_logged_and_costs_no_delivery(business: Bu
 
 async def test_wrong_addresses_and_platforms_are_refused(business: Business) -> None:
     with pytest.raises(ParameterInvalid):
-        await service(business).set_url("ddh", "http://10.0.0.1/")
-    for call in (service(business).set_url("nobody", None), service(business).rotate("nobody", "admin")):
+        await service(business).set_url(ADMIN, "ddh", "http://10.0.0.1/")
+    for call in (service(business).set_url(ADMIN, "nobody", None), service(business).rotate(ADMIN, "nobody")):
         with pytest.raises(NotFound):
             await call
 

@@ -20,6 +20,7 @@ from tests.integration.function.conftest import CLOSED_PORT, Platform, Reply, ga
 from tests.support.business import submit_body
 from tests.support.databases import Database
 from tests.support.doors import WORKER
+from tests.support.gateway_routes import FUNCTIONS
 from tests.support.serving_http import serve
 from tests.support.waiting import await_until
 
@@ -366,11 +367,32 @@ async def test_a_bad_wait_is_refused(platform: Platform, wait: str) -> None:
     assert (reply.status, reply.body["field"]) == (422, "wait")
 
 
-@pytest.mark.parametrize("path", ["/api/status/jobs", "/api/status/job/x", "/api/status/job/x/nodes"])
+@pytest.mark.parametrize(
+    "path", ["/api/status/jobs", "/api/status/job/x", "/api/status/job/x/nodes", "/api/admin/audit"]
+)
 async def test_operational_routes_do_not_exist_for_partners(platform: Platform, path: str) -> None:
     for caller in ("submitter", "reader", "reviewer", "admin"):
         assert (await platform.call("GET", path, caller)).status == 404
     assert (await platform.call("GET", path, None)).status == 401
+
+
+async def test_an_operator_asks_who_did_what(platform: Platform) -> None:
+    accepted = await platform.submit()
+    await platform.end_job(accepted["request_id"])
+    reply = await platform.call("GET", f"/api/admin/audit?asset_id={ASSET}&limit=1", "operator")
+    assert [entry["action"] for entry in reply.body["entries"]] == ["processed"]
+    again = await platform.call("GET", f"/api/admin/audit?after={reply.body['next_after']}", "operator")
+    assert [(e["action"], e["actor"], e["platform_id"]) for e in again.body["entries"]] == [
+        ("submitted", "submitter", "ddh")
+    ]
+    for query, field in (
+        ("limit=0", "limit"),
+        ("since=yesterday", "since"),
+        ("after=x", "after"),
+        ("actor=%00", "actor"),
+    ):
+        wrong = await platform.call("GET", f"/api/admin/audit?{query}", "operator")
+        assert (wrong.status, wrong.body["field"]) == (422, field)
 
 
 async def test_an_operator_reads_jobs_through_the_gateway(platform: Platform) -> None:
@@ -445,38 +467,4 @@ def test_every_route_of_the_contract_is_served(database: Database, keys_file: Pa
     app: Any = create_app(build_gateway(gateway_settings(database, keys_file, CLOSED_PORT)))
     host = LocalHost(app, json.loads((Path(__file__).parents[3] / "host.json").read_text()))
     served = {f"{method} {function.template.text}" for function in host.functions for method in function.methods}
-    version = "/api/assets/{asset_id}/versions/{ordinal:int}"
-    assert served == {
-        "POST /api/platform/submit",
-        "POST /api/platform/validate",
-        "POST /api/platform/uploads",
-        "GET /api/platform/status/{request_id}",
-        "POST /api/platform/approve",
-        "POST /api/platform/reject",
-        "POST /api/platform/unpublish",
-        "GET /api/assets/{asset_id}",
-        "PATCH /api/assets/{asset_id}",
-        "DELETE /api/assets/{asset_id}",
-        "POST /api/assets/{asset_id}/restore",
-        "POST /api/assets/{asset_id}/clearance",
-        "POST /api/assets/{asset_id}/unpublish",
-        "GET /api/assets/{asset_id}/versions",
-        "GET /api/assets/{asset_id}/versions/latest",
-        f"GET {version}",
-        f"POST {version}/approve",
-        f"POST {version}/reject",
-        f"POST {version}/revoke",
-        f"POST {version}/supersede",
-        f"POST {version}/restore",
-        f"DELETE {version}",
-        f"GET {version}/comments",
-        f"POST {version}/comments",
-        "GET /api/assets/reviews",
-        "POST /api/assets/reviews/decisions",
-        "GET /api/status/jobs",
-        "GET /api/status/job/{job_id}",
-        "GET /api/status/job/{job_id}/nodes",
-        "GET /api/status/job/{job_id}/events",
-        "GET /api/livez",
-        "GET /api/readyz",
-    }
+    assert served == {f"{method} /{route}" for method, route in FUNCTIONS.values()}

@@ -189,3 +189,11 @@ async def test_the_command_takes_down_and_brings_back(platform: Platform) -> Non
     assert (await geodag(platform, "submitter", "supersede", asset, "1"))["approval_state"] == "revoked"
     assert (await geodag(platform, "submitter", "delete", asset, "1"))["deleted"] is True
     assert (await geodag(platform, "admin", "restore", asset, "1"))["deleted"] is False
+    told = await geodag(
+        platform, "operator", "audit", "--asset", asset, "--version", "1", "--since", "2026-01-01T00:00:00Z"
+    )
+    assert [(row["action"], row["actor"]) for row in told][:3] == [
+        ("restored", "admin"),
+        ("deleted", "submitter"),
+        ("superseded", "submitter"),
+    ]

@@ -10,29 +10,10 @@ import pytest
 
 from repositories import roles
 from tests.support.databases import Database
+from tests.support.gateway_routes import FUNCTIONS
 
 ROOT = Path(__file__).resolve().parents[3]
 INTERPRETER = ROOT / ".venv-functions" / "bin" / "python"
-FUNCTIONS = {
-    "platform_submit": ("POST", "api/platform/submit"),
-    "platform_validate": ("POST", "api/platform/validate"),
-    "platform_uploads": ("POST", "api/platform/uploads"),
-    "platform_status": ("GET", "api/platform/status/{request_id}"),
-    "platform_approve": ("POST", "api/platform/approve"),
-    "platform_reject": ("POST", "api/platform/reject"),
-    "asset": ("GET", "api/assets/{asset_id}"),
-    "asset_versions": ("GET", "api/assets/{asset_id}/versions"),
-    "asset_latest": ("GET", "api/assets/{asset_id}/versions/latest"),
-    "asset_version": ("GET", "api/assets/{asset_id}/versions/{ordinal:int}"),
-    "asset_approve": ("POST", "api/assets/{asset_id}/versions/{ordinal:int}/approve"),
-    "asset_reject": ("POST", "api/assets/{asset_id}/versions/{ordinal:int}/reject"),
-    "status_jobs": ("GET", "api/status/jobs"),
-    "status_job": ("GET", "api/status/job/{job_id}"),
-    "status_job_nodes": ("GET", "api/status/job/{job_id}/nodes"),
-    "status_job_events": ("GET", "api/status/job/{job_id}/events"),
-    "livez": ("GET", "api/livez"),
-    "readyz": ("GET", "api/readyz"),
-}
 
 
 @pytest.fixture

@@ -1,0 +1,40 @@
+"""Every function of the gateway with its method and whole route, as the contract names them; written by hand."""
+
+ASSET = "api/assets/{asset_id}"
+VERSION = f"{ASSET}/versions/{{ordinal:int}}"
+
+FUNCTIONS = {
+    "platform_submit": ("POST", "api/platform/submit"),
+    "platform_validate": ("POST", "api/platform/validate"),
+    "platform_uploads": ("POST", "api/platform/uploads"),
+    "platform_status": ("GET", "api/platform/status/{request_id}"),
+    "platform_approve": ("POST", "api/platform/approve"),
+    "platform_reject": ("POST", "api/platform/reject"),
+    "platform_unpublish": ("POST", "api/platform/unpublish"),
+    "asset": ("GET", ASSET),
+    "asset_expose": ("PATCH", ASSET),
+    "asset_delete": ("DELETE", ASSET),
+    "asset_restore": ("POST", f"{ASSET}/restore"),
+    "asset_clearance": ("POST", f"{ASSET}/clearance"),
+    "asset_unpublish": ("POST", f"{ASSET}/unpublish"),
+    "asset_versions": ("GET", f"{ASSET}/versions"),
+    "asset_latest": ("GET", f"{ASSET}/versions/latest"),
+    "asset_version": ("GET", VERSION),
+    "asset_version_delete": ("DELETE", VERSION),
+    "asset_version_approve": ("POST", f"{VERSION}/approve"),
+    "asset_version_reject": ("POST", f"{VERSION}/reject"),
+    "asset_version_revoke": ("POST", f"{VERSION}/revoke"),
+    "asset_version_supersede": ("POST", f"{VERSION}/supersede"),
+    "asset_version_restore": ("POST", f"{VERSION}/restore"),
+    "asset_version_comments": ("POST", f"{VERSION}/comments"),
+    "asset_version_comment_list": ("GET", f"{VERSION}/comments"),
+    "reviews": ("GET", "api/assets/reviews"),
+    "review_decisions": ("POST", "api/assets/reviews/decisions"),
+    "status_jobs": ("GET", "api/status/jobs"),
+    "status_job": ("GET", "api/status/job/{job_id}"),
+    "status_job_nodes": ("GET", "api/status/job/{job_id}/nodes"),
+    "status_job_events": ("GET", "api/status/job/{job_id}/events"),
+    "admin_audit": ("GET", "api/admin/audit"),
+    "livez": ("GET", "api/livez"),
+    "readyz": ("GET", "api/readyz"),
+}
