@@ -89,7 +89,9 @@ class Concurrency(Definition):
     limit: Annotated[int, Field(ge=1, le=100_000)]
 
 
-class _Vertex(Definition):
+class Vertex(Definition):
+    """What every type of node may say."""
+
     description: str = ""
     next: tuple[str, ...] = ()
     depends_on: Join | None = None
@@ -101,13 +103,13 @@ class _Vertex(Definition):
         return self.next
 
 
-class StartNode(_Vertex):
+class StartNode(Vertex):
     """The entry: exactly one, completes at once."""
 
     type: Literal["start"]
 
 
-class EndNode(_Vertex):
+class EndNode(Vertex):
     """An exit: at least one, completes at once when reached."""
 
     type: Literal["end"]
@@ -126,7 +128,7 @@ class Work(Definition):
     concurrency: Concurrency | None = Field(default=None, description="A slot that each attempt holds.")
 
 
-class TaskNode(_Vertex, Work):
+class TaskNode(Vertex, Work):
     """Runs a handler on a worker."""
 
     type: Literal["task"]
@@ -146,7 +148,7 @@ class Branch(Definition):
         return self
 
 
-class ConditionalNode(_Vertex):
+class ConditionalNode(Vertex):
     """Chooses which of its targets go on: by one condition, or by the first branch that holds."""
 
     type: Literal["conditional"]
@@ -192,7 +194,7 @@ class Tolerate(Definition):
         return self
 
 
-class FanOutNode(_Vertex):
+class FanOutNode(Vertex):
     """Runs one task per item, or per batch of items, of a list; RUNNING until the last item is settled."""
 
     type: Literal["fan_out"]
@@ -214,21 +216,21 @@ class Aggregation(StrEnum):
     LAST = "last"
 
 
-class FanInNode(_Vertex):
+class FanInNode(Vertex):
     """Aggregates what the items of its one fan_out produced."""
 
     type: Literal["fan_in"]
     aggregation: Aggregation = Aggregation.COLLECT
 
 
-class GateNode(_Vertex):
+class GateNode(Vertex):
     """Waits for a human or a signal."""
 
     type: Literal["gate"]
     expires_after_seconds: PositiveSeconds | None = None
 
 
-class WorkflowNode(_Vertex):
+class WorkflowNode(Vertex):
     """Runs another workflow as a child job."""
 
     type: Literal["workflow"]

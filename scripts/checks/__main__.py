@@ -3,14 +3,16 @@
 import sys
 from pathlib import Path
 
-from scripts.checks import docs, honest_tests, leaks, purity, sizes, sql
+from scripts.checks import docs, honest_tests, language, leaks, purity, sizes, sql
 from scripts.checks.tree import project_files
 
 
 def main() -> int:
     """Return 0 when nothing was found."""
     files = project_files(Path(__file__).resolve().parents[2])
-    findings = [finding for check in (sql, sizes, honest_tests, purity, leaks, docs) for finding in check.check(files)]
+    findings = [
+        finding for check in (sql, sizes, honest_tests, purity, leaks, docs, language) for finding in check.check(files)
+    ]
     for finding in findings:
         print(finding)
     print(f"{len(findings)} findings in {len(files)} files")

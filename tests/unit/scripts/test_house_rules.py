@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.checks import docs, honest_tests, leaks, purity, sizes, sql
+from scripts.checks import docs, honest_tests, language, leaks, purity, sizes, sql
 from scripts.checks.tree import Finding, SourceFile
 
 Check = Callable[[Iterable[SourceFile]], Iterator[Finding]]
@@ -158,3 +158,22 @@ def test_dependencies_and_their_page_say_the_same(complaints: Callable[..., list
     page = "| `setuptools` | x |\n| `pydantic` | x |\n| `old-one` | x |\n"
     found = complaints(docs.check, {"docs/dependencies.md": page, "pyproject.toml": project})
     assert [line.split(": ")[1].split(" ")[0] for line in found if "dependencies.md" in line] == ["psycopg", "old-one"]
+
+
+def test_each_word_of_the_workflow_language_has_a_row_that_names_its_test(complaints: Callable[..., list[str]]) -> None:
+    rows = [f"| `{word}` | what it is | `tests/unit/a.py::test_b` |" for word in sorted(language.words())]
+    rows = [row for row in rows if row.split("`")[1] not in language.PLANNED | {"node.when"}]
+    rows[0] = "| `branch.condition` | what it is | no test |"
+    rows.append("| `task.colour` | what it is | `tests/unit/a.py::test_b` |")
+    assert complaints(language.check, {language.PAGE: "\n".join(rows)}) == [
+        f"{language.PAGE}:1: the row of branch.condition names no test",
+        f"{language.PAGE}:1: node.when has no row",
+        f"{language.PAGE}:{len(rows)}: task.colour is no word of the language, or one that is planned",
+    ]
+
+
+def test_the_words_of_the_language_are_those_of_its_models() -> None:
+    words = language.words()
+    assert {"node.type", "node.when", "task.handler", "fan_out.task", "child.version", "input.enum"} <= words
+    assert not {"child.definition_hash", "task.when", "gate.type", "conditional.next"} & words
+    assert len(words) > 80
