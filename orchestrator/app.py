@@ -35,6 +35,7 @@ from orchestrator.routes import (
     callbacks,
     commands,
     health,
+    job_batches,
     jobs,
     reviews,
     scale,
@@ -81,6 +82,7 @@ log = logging.getLogger(__name__)
 POOL_SIZE = 10
 REGISTER_RETRY_SECONDS = 0.5
 ROUTERS: Sequence[APIRouter] = (
+    job_batches.router,
     jobs.router,
     commands.router,
     values.router,

@@ -1,7 +1,7 @@
 """Creates jobs. Creating evaluates at once, so the first task leaves in the creating transaction."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -35,6 +35,17 @@ class StoredInputs:
     refs: Mapping[str, PayloadRef] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A job to create, found valid."""
+
+    workflow: Workflow
+    stored: StoredInputs
+    priority: int
+    correlation_id: str | None = None
+    submitted_by: str | None = None
+
+
 class JobService:
     """Starts runs of workflows in the caller's transaction."""
 
@@ -52,20 +63,28 @@ class JobService:
         self._desk = desk
         self._current_owner = current_owner
 
-    async def store_inputs(
-        self, workflow_id: str, inputs: Mapping[str, Any], version: int | None = None
-    ) -> StoredInputs:
-        """Check inputs and store the large ones, before the transaction of `create`; needs no database.
+    async def order(
+        self,
+        *,
+        workflow_id: str,
+        inputs: Mapping[str, Any],
+        priority: int | str | None = None,
+        version: int | None = None,
+        submitted_by: str | None = None,
+    ) -> Order:
+        """Check what a job is wished to be and store its large inputs, before any transaction; needs no database.
 
         Raises:
             NotFound: No such workflow or version.
-            ParameterMissing, ParameterInvalid: The inputs do not fit.
+            ParameterMissing, ParameterInvalid: The inputs or the priority do not fit.
             StorageUnavailable: Try again.
         """
-        resolved = resolve_inputs(self._shelf.catalogue.get(workflow_id, version), inputs)
+        workflow = self._shelf.catalogue.get(workflow_id, version)
+        resolved, level = resolve_inputs(workflow, inputs), resolve_priority(priority, workflow.priority)
         job_id, (rest, large) = new_job_id(), split(resolved)
         prefix = value_prefix(job_id)
-        return StoredInputs(job_id, rest, {name: await self._desk.store.put(prefix, large[name]) for name in large})
+        refs = {name: await self._desk.store.put(prefix, large[name]) for name in large}
+        return Order(workflow, StoredInputs(job_id, rest, refs), level, submitted_by=submitted_by)
 
     async def create_job(
         self,
@@ -98,41 +117,43 @@ class JobService:
         version: int | None = None,
         correlation_id: str | None = None,
         submitted_by: str | None = None,
-        stored: StoredInputs | None = None,
     ) -> Job:
-        """Store a job with its nodes and first tasks and return it.
-
-        With `stored`, `inputs` are not looked at. Without, all inputs go into the row, so they have to be small.
+        """Store a job with its nodes and first tasks and return it; all inputs go into the row, so they must be small.
 
         Raises:
             NotFound: No such workflow or version.
             ParameterMissing, ParameterInvalid: The inputs or the priority do not fit.
         """
         workflow = self._shelf.catalogue.get(workflow_id, version)
-        stored = stored or StoredInputs(new_job_id(), resolve_inputs(workflow, inputs))
+        stored = StoredInputs(new_job_id(), resolve_inputs(workflow, inputs))
         level = resolve_priority(priority, workflow.priority)
+        (job,) = await self.create_many(conn, [Order(workflow, stored, level, correlation_id, submitted_by)])
+        return job
+
+    async def create_many(self, conn: Connection, orders: Sequence[Order]) -> list[Job]:
+        """Store jobs with their nodes and first tasks, each with one statement for all, and return them in order."""
         (moment,) = await (await CommandRepository(conn).moment([])).rows()
-        now = moment.now
         owner = self._current_owner()
-        job = _new_job(workflow, stored, level, now).model_copy(
-            update={"owner_id": owner, "correlation_id": correlation_id, "submitted_by": submitted_by}
-        )
-        await self._store(conn, workflow)
-        step = first_step(workflow, job, now, self._definitions, moment.pauses)
-        for one in (step, *all_born([step])):
+        await self._store(conn, {order.workflow.definition_hash: order.workflow for order in orders}.values())
+        steps = [
+            first_step(order.workflow, _new_job(order, owner, moment.now), moment.now, self._definitions, moment.pauses)
+            for order in orders
+        ]
+        for one in (*steps, *all_born(steps)):
             self._desk.want(one.state.job.job_id, one.decision.needs)
-        await self._writer.create(conn, [step], now)
+        await self._writer.create(conn, steps, moment.now)
         if owner is None:
             await notify(conn, [UNOWNED_CHANNEL])
-        elif step.state.job.wake_at == now:
+        elif any(step.state.job.wake_at == moment.now for step in steps):
             await notify(conn, [owner_channel(owner)])
-        return step.job or step.state.job
+        return [step.job or step.state.job for step in steps]
 
-    async def _store(self, conn: Connection, workflow: Workflow) -> None:
-        """Store the definition and those of its child workflows, which other instances may not have."""
-        for one in self._shelf.catalogue.with_children(workflow):
-            await WorkflowRepository(conn).insert(one.definition_hash, one.workflow_id, one.version, one.to_json())
-            self._definitions.add(one)
+    async def _store(self, conn: Connection, workflows: Iterable[Workflow]) -> None:
+        """Store definitions and those of their child workflows, which other instances may not have."""
+        for workflow in workflows:
+            for one in self._shelf.catalogue.with_children(workflow):
+                await WorkflowRepository(conn).insert(one.definition_hash, one.workflow_id, one.version, one.to_json())
+                self._definitions.add(one)
 
 
 def new_job_id() -> JobId:
@@ -140,7 +161,8 @@ def new_job_id() -> JobId:
     return JobId(uuid.uuid4().hex)
 
 
-def _new_job(workflow: Workflow, stored: StoredInputs, priority: int, now: datetime) -> Job:
+def _new_job(order: Order, owner_id: str | None, now: datetime) -> Job:
+    workflow, stored = order.workflow, order.stored
     return Job(
         job_id=stored.job_id,
         workflow_id=workflow.workflow_id,
@@ -151,9 +173,12 @@ def _new_job(workflow: Workflow, stored: StoredInputs, priority: int, now: datet
         input_refs={name: ref.model_dump() for name, ref in stored.refs.items()} or None,
         run_no=1,
         version=1,
+        owner_id=owner_id,
         owner_epoch=1,
-        priority=priority,
+        priority=order.priority,
         deadline_at=workflow.deadline_at(now),
+        correlation_id=order.correlation_id,
+        submitted_by=order.submitted_by,
         created_at=now,
         updated_at=now,
     )

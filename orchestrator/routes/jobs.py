@@ -124,17 +124,9 @@ async def create_job(request: Request) -> Response:
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CreateJob)
-    stored = await ctx.jobs.store_inputs(wanted.workflow_id, wanted.inputs, wanted.version)
+    order = await ctx.jobs.order(**dict(wanted), submitted_by=caller.subject)
     async with pipelined(ctx.pool) as conn:
-        job = await ctx.jobs.create(
-            conn,
-            workflow_id=wanted.workflow_id,
-            version=wanted.version,
-            inputs=wanted.inputs,
-            priority=wanted.priority,
-            submitted_by=caller.subject,
-            stored=stored,
-        )
+        (job,) = await ctx.jobs.create_many(conn, [order])
     created = JobCreated(job_id=job.job_id, status=job.status)
     return json_response(created, 202, {"Location": f"/api/v1/jobs/{job.job_id}"})
 

@@ -80,9 +80,9 @@ def blobs_below(folder: Path) -> list[Path]:
 
 
 async def create(engine: Engine, inputs: dict[str, Any], workflow_id: str = "large") -> Job:
-    stored = await engine.jobs.store_inputs(workflow_id, inputs)
+    order = await engine.jobs.order(workflow_id=workflow_id, inputs=inputs)
     async with pipelined(engine.pool) as conn:
-        job = await engine.jobs.create(conn, workflow_id=workflow_id, inputs=inputs, stored=stored)
+        (job,) = await engine.jobs.create_many(conn, [order])
     await engine.desk.settled()
     return job
 
@@ -122,7 +122,7 @@ async def test_params_of_300_kilobytes_travel_by_reference_and_rows_stay_small(e
 
 async def test_inputs_are_checked_before_anything_is_stored(engine: Engine, silver: Path) -> None:
     with pytest.raises(ParameterInvalid) as caught:
-        await engine.jobs.store_inputs("large", {"data": ["x" * 100_000]})
+        await engine.jobs.order(workflow_id="large", inputs={"data": ["x" * 100_000]})
     assert caught.value.detail.field == "inputs.data"
     assert not blobs_below(silver)
 
