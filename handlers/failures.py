@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from core.errors import Classification, ErrorDetail, GeodagError
+from core.ids import canonical_json
 from handlers.json_values import NotJson, safe_text, to_json
 
 OUT_OF_MEMORY = "TASK_OUT_OF_MEMORY"
 OUT_OF_DISK = "TASK_OUT_OF_DISK"
 TIMEOUT = "TASK_TIMEOUT"
 INTERNAL = "INTERNAL"
+MAX_MESSAGE = 4000
+MAX_VALUE = 1000
+"""Characters: results, rows and answers with errors in them stay small."""
 
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -62,12 +66,18 @@ def sanitised(detail: ErrorDetail) -> ErrorDetail:
     """Return the detail with text and value that JSON and jsonb can hold."""
     return detail.model_copy(
         update={
-            "message": safe_text(detail.message),
+            "message": safe_text(detail.message[:MAX_MESSAGE]),
             "field": safe_text(detail.field) if detail.field else detail.field,
-            "value": _json_or_text(detail.value),
+            "value": _short(_json_or_text(detail.value)),
             "remediation": safe_text(detail.remediation) if detail.remediation else detail.remediation,
         }
     )
+
+
+def _short(value: Any) -> Any:
+    """Return a value that fits into an error; a long one is cut as text."""
+    text = value if isinstance(value, str) else canonical_json(value)
+    return value if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
 
 
 def _json_or_text(value: Any) -> Any:

@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from core.dag.rendering import Rendered, Rendering, perform
+from core.dag.rendering import ANSWER, Rendered, Rendering, perform
 from core.errors import DatabaseUnavailable, ErrorDetail, StorageUnavailable
 from core.payloads import PayloadLost, PayloadRef, decode, ref_to, value_prefix
 from repositories.payloads import PayloadStore
@@ -104,7 +104,7 @@ class PayloadDesk:
     def _remember(self, key: str, answer: Rendered) -> None:
         """Keep an answer, and forget the oldest ones beyond what may be kept."""
         self.answers[key] = answer
-        self._sizes[key] = len(answer.model_dump_json())
+        self._sizes[key] = len(ANSWER.dump_json(answer))
         while sum(self._sizes.values()) > REMEMBERED_BYTES and len(self.answers) > 1:
             self._forget(next(iter(self.answers)))
 
@@ -210,6 +210,6 @@ async def _ask_process(order: Order) -> Rendered:
 
 def _read(said: bytes) -> Rendered:
     try:
-        return Rendered.model_validate_json(said)
+        return ANSWER.validate_json(said)
     except ValidationError as error:
         raise MakerDied("its answer cannot be read") from error

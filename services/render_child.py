@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.dag.rendering import Rendered, Rendering, perform
+from core.dag.rendering import ANSWER, Rendered, Rendering, perform
 from core.errors import ErrorDetail
 from core.payloads import PayloadRef, decode, missing, ref_to, value_prefix
 
@@ -54,7 +54,7 @@ def main() -> None:
     """Carry out the order on standard input."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     order = Order.model_validate_json(sys.stdin.buffer.read())
-    sys.stdout.buffer.write(carry_out(order).model_dump_json().encode())
+    sys.stdout.buffer.write(ANSWER.dump_json(carry_out(order)))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ something happens to, so what a result costs does not depend on how many items t
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -75,7 +76,7 @@ def _source(run: Run, node_id: str, node: FanOutNode) -> Rendered:
         if not isinstance(source.value, list):
             kind = "null" if source.value is None else type(source.value).__name__
             raise TemplateFailed(f"source {node.source} is a {kind}, not a list", code="FAN_OUT_SOURCE", field=ask.path)
-        source = source.model_copy(update={"ref": None, "length": len(source.value)})
+        source = replace(source, ref=None, length=len(source.value))
     if (source.length or 0) > MAX_ITEMS:
         message = f"source {node.source} has {source.length} items; at most {MAX_ITEMS} are run"
         raise TemplateFailed(message, code="FAN_OUT_TOO_LARGE", field=ask.path)

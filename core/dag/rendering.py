@@ -6,10 +6,11 @@ to the next `advance` under the rendering's key. The key is the digest of all of
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from core.dag.input_spec import InputSpec
 from core.dag.inputs import fit
@@ -76,17 +77,25 @@ class Rendering(BaseModel):
         return sum(one.ref.size_bytes for one in self.large)
 
 
-class Rendered(BaseModel):
+@dataclass(frozen=True, slots=True)
+class Rendered:
     """The answer to a `Rendering`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    value: Any = Field(default=None, description="The result, or of SPLIT what stays; None when it is only stored.")
-    ref: PayloadRef | None = Field(default=None, description="Where a large result lies, WHOLE or in LINES.")
-    refs: dict[str, PayloadRef] = Field(default={}, description="Of SPLIT: where the large ones of its values lie.")
-    digest: str = Field(default="", description="`core.ids.digest` of the whole result.")
-    length: int | None = Field(default=None, description="Of a list: how many items.")
+    value: Any = None
+    """The result, or of SPLIT what stays; None when it is only stored."""
+    ref: PayloadRef | None = None
+    """Where a large result lies, WHOLE or in LINES."""
+    refs: Mapping[str, PayloadRef] = field(default_factory=dict)
+    """Of SPLIT: where the large ones of its values lie."""
+    digest: str = ""
+    """`core.ids.digest` of the whole result."""
+    length: int | None = None
+    """Of a list: how many items."""
     error: ErrorDetail | None = None
+
+
+ANSWER: TypeAdapter[Rendered] = TypeAdapter(Rendered)
+"""Reads and writes answers as JSON."""
 
 
 def perform(wanted: Rendering, load: Load, keep: Keep, catalog: Mapping[str, HandlerSpec] = CATALOG) -> Rendered:

@@ -53,7 +53,7 @@ def value_of(run: Run, ask: Ask) -> Rendered:
         if ask.override:
             value = {**value, **ask.override}
         if not exceeds(canonical_json(value)):
-            return Rendered.model_construct(value=value)
+            return Rendered(value)
     return asked(run, ask, large)
 
 

@@ -75,6 +75,13 @@ def hang(ctx: ProcessContext, params: Any) -> Outcome:
     return Outcome({})
 
 
+def ignore_sigterm(ctx: ProcessContext, params: Any) -> Outcome:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ctx.checkpoint.save("ignoring", {"pid": os.getpid()})
+    time.sleep(600)
+    return Outcome({})
+
+
 def wait_for_cancel(ctx: ProcessContext, params: Any) -> Outcome:
     ctx.checkpoint.save("waiting", {"n": 1})
     while True:

@@ -166,17 +166,27 @@ async def test_hung_native_code_is_killed_at_the_timeout_with_what_it_started(be
     assert done(await bench.run("look_around", value=1))["param"] == 1
 
 
-async def test_a_cancelled_call_ends_the_process(bench: Bench) -> None:
-    call = asyncio.create_task(bench.run("hang"))
+@pytest.mark.parametrize("handler", ["hang", "ignore_sigterm"])
+async def test_a_cancelled_call_terminates_the_process_and_kills_one_that_does_not_go(
+    make_bench: Callable[..., Bench], handler: str
+) -> None:
+    grace_seconds = 3.0
+    bench = make_bench(terminate_seconds=grace_seconds)
+    await bench.pool.start()
+    call = asyncio.create_task(bench.run(handler))
 
-    async def hanging() -> list[Any]:
+    async def running() -> list[Any]:
         return bench.said(Saved)
 
-    pid = (await await_until(hanging, "the handler hangs"))[0].state["pid"]
+    pid = (await await_until(running, "the handler runs"))[0].state["pid"]
+    started = asyncio.get_running_loop().time()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
+    took = asyncio.get_running_loop().time() - started
     assert await gone(pid)
+    assert (took >= grace_seconds) is (handler == "ignore_sigterm")
+    await bench.pool.close()
 
 
 async def test_a_handler_that_is_told_to_stop_can_stop_by_itself(bench: Bench) -> None:

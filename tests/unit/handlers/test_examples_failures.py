@@ -87,6 +87,14 @@ def test_errors_of_ours_keep_code_and_class() -> None:
     assert (storage.code, storage.classification) == ("STORAGE_UNAVAILABLE", Classification.TRANSIENT)
 
 
+def test_errors_stay_small_whatever_they_quote() -> None:
+    error = error_of(DataError("m" * 1_000_000, field="f", value={"deep": ["v" * 1_000_000]}), LOG)
+    assert len(error.model_dump_json()) < 10_000
+    assert error.value.startswith('{"deep":["vvv')
+    short = error_of(DataError("m", value={"deep": [1]}), LOG)
+    assert short.value == {"deep": [1]}
+
+
 def test_a_data_error_caused_by_missing_memory_is_out_of_memory() -> None:
     def read() -> None:
         try:
