@@ -37,6 +37,7 @@ from orchestrator.routes import (
     health,
     job_batches,
     jobs,
+    pauses,
     reviews,
     scale,
     status,
@@ -63,6 +64,7 @@ from services.claims import ClaimService
 from services.commands import CommandService
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
+from services.pauses import PauseService
 from services.payload_desk import PayloadDesk
 from services.payload_upkeep import PayloadUpkeep
 from services.publish import on_job_ended
@@ -81,10 +83,13 @@ log = logging.getLogger(__name__)
 
 POOL_SIZE = 10
 REGISTER_RETRY_SECONDS = 0.5
+WATCH_SECONDS = 5.0
+"""Pause between looks for what no notification tells of."""
 ROUTERS: Sequence[APIRouter] = (
     job_batches.router,
     jobs.router,
     commands.router,
+    pauses.router,
     values.router,
     workflows.router,
     callbacks.router,
@@ -173,6 +178,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         results=ResultService(pool, advance),
         claims=ClaimService(pool, settings.lease_seconds),
         commands=CommandService(pool, advance, waiters.ended),
+        pauses=PauseService(pool, shelf),
         recover=recover,
         guard=guard,
         waiters=waiters,
@@ -269,6 +275,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     ctx.listener.start()
     task = asyncio.create_task(_run(ctx), name="loop")
     chores = asyncio.create_task(upkeep(_chores(ctx)), name="upkeep")
+    watch = asyncio.create_task(upkeep((ctx.pauses.release_held,), WATCH_SECONDS), name="watch")
     hooks = asyncio.create_task(ctx.webhook_loop.run(), name="webhooks")
     app.state.drain = lambda: drain(ctx, task)
     log.info("orchestrator started", extra={"owner_id": ctx.owner_id, "workflows": len(ctx.shelf.catalogue.workflows)})
@@ -276,6 +283,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         chores.cancel()
+        watch.cancel()
         hooks.cancel()
         await drain(ctx, task)
         task.cancel()

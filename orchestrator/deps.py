@@ -32,6 +32,7 @@ from services.claims import ClaimService
 from services.commands import CommandService
 from services.definitions import Shelf
 from services.jobs import JobService
+from services.pauses import PauseService
 from services.payload_desk import PayloadDesk
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
@@ -82,6 +83,7 @@ class Context:
     results: ResultService
     claims: ClaimService
     commands: CommandService
+    pauses: PauseService
     recover: RecoverService
     guard: OutageGuard
     waiters: JobWaiters
@@ -146,6 +148,15 @@ async def parsed(request: Request, model: type[Model], limit_bytes: int = MAX_BO
     raw = await read_body(request, limit_bytes)
     try:
         return model.model_validate_json(raw)
+    except ValidationError as error:
+        raise parameter_error(error) from error
+
+
+async def optional(request: Request, model: type[Model]) -> Model:
+    """Return the body as `parsed` does; no body at all is an empty object."""
+    raw = await read_body(request)
+    try:
+        return model.model_validate_json(raw or b"{}")
     except ValidationError as error:
         raise parameter_error(error) from error
 

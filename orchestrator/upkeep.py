@@ -13,14 +13,15 @@ RETRY_SECONDS = 30.0
 Chore = Callable[[], Awaitable[object]]
 
 
-async def upkeep(chores: Sequence[Chore]) -> None:
-    """Do them at the start and every hour, for ever; what fails is tried again sooner."""
+async def upkeep(chores: Sequence[Chore], interval_seconds: float = INTERVAL_SECONDS) -> None:
+    """Do them at the start and every so often, for ever; what fails is tried again after half a minute at most."""
+    soon = min(interval_seconds, RETRY_SECONDS)
     while True:
-        pause = INTERVAL_SECONDS
+        pause = interval_seconds
         for chore in chores:
             try:
                 await chore()
             except Exception:
-                log.exception("upkeep failed", extra={"chore": chore.__name__, "retry_seconds": RETRY_SECONDS})
-                pause = RETRY_SECONDS
+                log.exception("upkeep failed", extra={"chore": chore.__name__, "retry_seconds": soon})
+                pause = soon
         await asyncio.sleep(pause)

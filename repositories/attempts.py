@@ -123,11 +123,18 @@ class AttemptRepository:
             return await cursor.fetchall()
 
     async def counts(self, queue: str) -> dict[str, int]:
-        """Return how many attempts of a queue are queued and leased: what workers scale on."""
+        """Return how many attempts of a queue are `queued`, `leased`, and queued but `held` by a pause."""
         cursor = await self._conn.execute(
             """
-            SELECT state, count(*) FROM dagapp.dag_attempts
-            WHERE queue = %s AND state IN ('queued', 'leased') GROUP BY state
+            WITH switches AS MATERIALIZED (
+                SELECT substr(key, 7) AS switch FROM dagapp.dag_settings
+                WHERE starts_with(key, 'pause:') AND value = 'true'::jsonb)
+            SELECT CASE WHEN a.state = 'queued' AND (j.paused_at IS NOT NULL OR EXISTS (
+                    SELECT FROM switches WHERE switch = ANY(
+                        ARRAY['all', 'workflow:' || j.workflow_id, 'queue:' || a.queue])))
+                THEN 'held' ELSE a.state END AS kind, count(*)
+            FROM dagapp.dag_attempts AS a JOIN dagapp.dag_jobs AS j ON j.job_id = a.job_id
+            WHERE a.queue = %s AND a.state IN ('queued', 'leased') GROUP BY kind
             """,
             (queue,),
         )

@@ -15,7 +15,10 @@ router = APIRouter(prefix="/api/v1/scale", tags=["scale"])
 
 @router.get("/{queue}")
 async def scale(request: Request, queue: str) -> Response:
-    """Return how many tasks of a queue wait for a worker and how many run."""
+    """Return how many tasks of a queue wait for a worker and how many run.
+
+    What a pause holds, parked or still in the queue, is work for no worker and does not count.
+    """
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
     if queue not in KNOWN_QUEUES:
@@ -23,4 +26,5 @@ async def scale(request: Request, queue: str) -> Response:
     async with transaction(ctx.pool) as conn:
         counts = await AttemptRepository(conn).counts(queue)
     unclaimed, leased = counts.get("queued", 0), counts.get("leased", 0)
-    return JSONResponse({"queue": queue, "unclaimed": unclaimed, "leased": leased, "tasks": unclaimed + leased})
+    tasks, held = unclaimed + leased, counts.get("held", 0)
+    return JSONResponse({"queue": queue, "unclaimed": unclaimed, "leased": leased, "tasks": tasks, "held": held})

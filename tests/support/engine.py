@@ -36,6 +36,7 @@ from services.claims import ClaimService
 from services.commands import Answer, CommandService, Order
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
+from services.pauses import PauseService, Turned
 from services.payload_desk import PayloadDesk
 from services.reopening import OF_VERSIONS
 from services.results import ResultService
@@ -88,6 +89,7 @@ class Engine:
         self.results = ResultService(self.pool, self.advance_service)
         self.claims = ClaimService(self.pool, self.lease_seconds)
         self.commands = CommandService(self.pool, self.advance_service)
+        self.pauses = PauseService(self.pool, Shelf(self.catalogue))
 
     async def _note_end(self, conn: Connection, job: Job) -> None:
         self.ended.append(job)
@@ -105,6 +107,10 @@ class Engine:
     async def order(self, job_id: str, kind: str, reason: str | None = "because", **args: Any) -> Answer:
         """Order something as an operator."""
         return await self.commands.order(job_id, Order(kind, "op", reason, args))
+
+    async def pause(self, switch: str, on: bool = True) -> Turned:
+        """Turn a pause switch as an operator."""
+        return await self.pauses.turn(switch, paused=on, actor="op", reason="because")
 
     async def job(self, job_id: str) -> Job:
         """Return a job as stored."""

@@ -109,6 +109,7 @@ ALLOWED = {
         *(f"/api/v1/jobs/{{job_id}}/{one}" for one in ("cancel", "pause", "resume", "retry", "rerun", "priority")),
         *(f"/api/v1/jobs/{{job_id}}/nodes/{{node_id}}/{one}" for one in ("skip", "gate", "window", "rerun")),
         "/api/v1/commands/{kind}",
+        "/api/v1/settings/pauses/{switch}",
         "/api/v1/bootstrap/deploy",
         "/api/v1/bootstrap/migrate",
     },

@@ -1,0 +1,97 @@
+"""Pause switches: of everything, of one workflow, of one queue. Submits are accepted meanwhile and wait."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from core.errors import NotFound, ParameterInvalid
+from core.handlers_catalog import KNOWN_QUEUES
+from repositories.database import AsyncPool, transaction
+from repositories.pauses import PauseRepository, Switch
+from services.definitions import Shelf
+
+log = logging.getLogger(__name__)
+
+CHUNK = 500
+HELD_LIMIT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """What turning a switch did."""
+
+    switch: str
+    paused: bool
+    changed: bool
+    """False: it was like that before."""
+    jobs: int
+    """That look now what it means to them."""
+
+
+class PauseService:
+    """The use cases of pause switches."""
+
+    def __init__(self, pool: AsyncPool, shelf: Shelf) -> None:
+        self._pool = pool
+        self._shelf = shelf
+
+    async def all(self) -> Sequence[Switch]:
+        """Return every switch that was ever turned."""
+        async with transaction(self._pool) as conn:
+            return await PauseRepository(conn).all()
+
+    async def turn(self, switch: str, *, paused: bool, actor: str, reason: str | None = None) -> Turned:
+        """Turn a switch and let the jobs that it is about look at it; idempotent.
+
+        Raises:
+            ParameterInvalid: It is no switch.
+            NotFound: There is nothing by that name to pause.
+        """
+        kind, name = parse_switch(switch)
+        if paused:
+            self._check_known(kind, name)
+        async with transaction(self._pool) as conn:
+            changed = await PauseRepository(conn).turn(switch, paused, actor)
+        if not changed:
+            return Turned(switch, paused, changed=False, jobs=0)
+        log.info("pause switch turned", extra={"switch": switch, "paused": paused, "actor": actor})
+        async with transaction(self._pool) as conn:
+            jobs = await PauseRepository(conn).active_jobs(name if kind == "workflow" else None)
+        event = "pause_switch_set" if paused else "pause_switch_lifted"
+        data = {"switch": switch, "actor": actor, "reason": reason or ""}
+        woken = 0
+        for start in range(0, len(jobs), CHUNK):
+            woken += await self._wake(jobs[start : start + CHUNK], event, data, name if kind == "queue" else None)
+        return Turned(switch, paused, changed=True, jobs=woken)
+
+    async def _wake(self, job_ids: Sequence[str], event: str, data: dict[str, str], queue: str | None) -> int:
+        """Wake jobs that nobody holds; should another have read the old switch, `release_held` finds it."""
+        async with transaction(self._pool) as conn:
+            pauses = PauseRepository(conn)
+            woken = await pauses.wake(job_ids)
+            await pauses.log(woken, event, data, queue)
+        return len(woken)
+
+    def _check_known(self, kind: str, name: str) -> None:
+        known: Iterable[str] = self._shelf.catalogue.ids() if kind == "workflow" else KNOWN_QUEUES
+        if kind != "all" and name not in known:
+            raise NotFound(f"there is no {kind} {name[:64]}", field="switch", value=f"{kind}:{name[:64]}")
+
+    async def release_held(self) -> int:
+        """Wake jobs that are held by nothing any more and return how many.
+
+        An evaluation that read a switch just before it was lifted, or a claim that parked a task just before a resume,
+        leaves a job without a timer; nothing is remembered of it but what this query finds.
+        """
+        async with transaction(self._pool) as conn:
+            pauses = PauseRepository(conn)
+            held = await pauses.held_for_nothing(HELD_LIMIT)
+            return len(await pauses.wake(held)) if held else 0
+
+
+def parse_switch(switch: str) -> tuple[str, str]:
+    """Return kind and name of a switch. Raises `ParameterInvalid`."""
+    kind, _, name = switch.partition(":")
+    if switch == "all" or (kind in {"workflow", "queue"} and name):
+        return kind, name
+    raise ParameterInvalid("a switch is all, workflow:<id> or queue:<name>", field="switch", value=switch[:80])

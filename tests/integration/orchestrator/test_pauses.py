@@ -1,0 +1,46 @@
+"""Pause switches over HTTP, and that what they held goes on by itself."""
+
+from typing import Any
+
+from tests.support.doors import Door
+from tests.support.engine import Engine
+from tests.support.waiting import await_until
+
+
+async def turn(door: Door, method: str, switch: str, body: Any = None) -> tuple[int, Any]:
+    path = f"/api/v1/settings/pauses/{switch}"
+    return await door.call(method, path, body=body, caller="operator", service="gateway")
+
+
+async def test_a_switch_holds_new_jobs_until_it_is_lifted(door: Door, engine: Engine) -> None:
+    status, body = await turn(door, "PUT", "workflow:echo_test", {"reason": "maintenance"})
+    assert (status, body) == (200, {"switch": "workflow:echo_test", "paused": True, "changed": True, "jobs": 0})
+    job_id = await door.create("echo_test")
+    (listed,) = (await door.get("/api/v1/settings/pauses"))["switches"]
+    assert (listed["switch"], listed["paused"], listed["updated_by"]) == ("workflow:echo_test", True, "operator")
+    assert await engine.messages(job_id) == []
+    status, body = await turn(door, "DELETE", "workflow:echo_test")
+    assert (status, body["changed"], body["jobs"]) == (200, True, 1)
+
+    async def sent() -> bool:
+        return bool(await engine.messages(job_id))
+
+    await await_until(sent, "the loop sends what was held", timeout_seconds=3)
+    assert (await turn(door, "DELETE", "workflow:echo_test"))[1]["changed"] is False
+
+
+async def test_what_is_no_switch_is_refused_by_name(door: Door) -> None:
+    for switch, status in (("nothing", 422), ("queue:nope", 404)):
+        code, problem = await turn(door, "PUT", switch)
+        assert (code, problem["field"]) == (status, "switch")
+    assert (await turn(door, "PUT", "all", {"surprise": 1}))[1]["field"] == "surprise"
+
+
+async def test_scale_does_not_count_what_is_held(door: Door) -> None:
+    await door.create("echo_test")
+    path = "/api/v1/scale/functionapp-tasks"
+    assert (await door.get(path))["tasks"] == 1
+    await turn(door, "PUT", "queue:functionapp-tasks")
+    assert await door.get(path) == {
+        "queue": "functionapp-tasks", "unclaimed": 0, "leased": 0, "tasks": 0, "held": 1,
+    }  # fmt: skip
