@@ -144,7 +144,8 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         pooled=settings.listen_conninfo() != settings.conninfo(),
     )
     guard = OutageGuard(time.monotonic(), settings.orchestrator_threshold_seconds, settings.lease_seconds)
-    shelf, life, waiters = Shelf(load_catalogue(settings.workflows_dir)), Life(), JobWaiters(pool)
+    shelf, life = Shelf(load_catalogue(settings.workflows_dir)), Life()
+    waiters = JobWaiters(pool, lambda: listener.hears.is_set())  # noqa: PLW0108 - there is no listener yet
     definitions = Definitions(shelf.catalogue.workflows.values())
     blobs = FolderBlobRepository(settings.blob_root)
     desk = PayloadDesk(PayloadStore(blobs))

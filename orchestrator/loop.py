@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from core.errors import DatabaseUnavailable
+from core.models.engine import Job
 from orchestrator.heartbeat import Pulse
 from repositories.database import AsyncPool, lost_to_a_lock
 from repositories.jobs import DueJob, JobRepository
 from services.advance import AdvanceService, Ownership
+from services.evaluation import ended_jobs
 from services.loading import MAX_RESULTS
 from services.recover import OutageGuard, RecoverService
 from services.work import pipelined
@@ -54,7 +56,7 @@ class Loop:
     owner_id: str
     poll_interval: float
     hears: Callable[[], bool]
-    on_ended: Callable[[Iterable[str]], None]
+    on_ended: Callable[[Iterable[Job]], None]
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _claim_due: bool = True
     _claimed_at: float = 0.0
@@ -154,7 +156,7 @@ class Loop:
         ownership = Ownership.of(self.owner_id, due)
         async with pipelined(self.pool) as conn:
             steps = await self.advance.advance(conn, list(ownership.epochs), ownership)
-        self.on_ended([step.state.job.job_id for step in steps if step.ended])
+        self.on_ended(ended_jobs(steps))
         for job in due:
             self._deferred.pop(job.job_id, None)
         self._more = self._more or sum(len(step.state.results) for step in steps) >= MAX_RESULTS

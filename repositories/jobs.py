@@ -121,13 +121,35 @@ class JobRepository:
             )
             return await cursor.fetchall()
 
-    async def ended_among(self, job_ids: Iterable[str]) -> set[str]:
-        """Return those of the jobs whose status is final."""
-        cursor = await self._conn.execute(
-            "SELECT job_id FROM dagapp.dag_jobs WHERE job_id = ANY(%s) AND status NOT IN ('PENDING', 'RUNNING')",
+    async def get_many(self, job_ids: Iterable[str]) -> Pending[Job]:
+        """Return these jobs, unlocked, in any order."""
+        return await send(
+            self._conn,
+            class_row(Job),
+            """
+            SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
+                owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
+                submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
+                completed_at, input_refs, depth, waiting_for, outputs_ref
+            FROM dagapp.dag_jobs WHERE job_id = ANY(%s)
+            """,
             (list(job_ids),),
         )
-        return {row[0] for row in await cursor.fetchall()}
+
+    async def final_among(self, job_ids: Iterable[str]) -> Pending[Job]:
+        """Return those of the jobs whose status is final."""
+        return await send(
+            self._conn,
+            class_row(Job),
+            """
+            SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
+                owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
+                submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
+                completed_at, input_refs, depth, waiting_for, outputs_ref
+            FROM dagapp.dag_jobs WHERE job_id = ANY(%s) AND status NOT IN ('PENDING', 'RUNNING')
+            """,
+            (list(job_ids),),
+        )
 
     async def owners(self, job_ids: Iterable[str]) -> set[str | None]:
         """Return who owns these jobs; None stands for nobody."""

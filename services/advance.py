@@ -13,7 +13,7 @@ from repositories.database import AsyncPool
 from repositories.jobs import DueJob
 from repositories.resets import ResetRepository
 from services.definitions import Definitions
-from services.evaluation import Step, evaluate
+from services.evaluation import Step, ended_jobs, evaluate
 from services.loading import Locked, Past, lock_jobs
 from services.payload_desk import PayloadDesk
 from services.reopening import NOBODYS, Reopening
@@ -110,14 +110,14 @@ class AdvanceService:
 
 
 def advance_one(
-    pool: AsyncPool, advance: AdvanceService, on_ended: Callable[[Iterable[str]], None]
+    pool: AsyncPool, advance: AdvanceService, on_ended: Callable[[Iterable[Job]], None]
 ) -> Callable[[str], Awaitable[bool]]:
     """Return a function that advances one job in a transaction of its own; it says whether it could."""
 
     async def run(job_id: str) -> bool:
         async with pipelined(pool) as conn:
             steps = await advance.advance(conn, [job_id])
-        on_ended(step.state.job.job_id for step in steps if step.ended)
+        on_ended(ended_jobs(steps))
         return bool(steps)
 
     return run

@@ -22,7 +22,7 @@ from repositories.database import AsyncPool, lost_to_a_lock, transaction
 from repositories.jobs import JobRepository
 from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
 from services.advance import AdvanceService
-from services.evaluation import Step
+from services.evaluation import Step, ended_jobs
 from services.loading import Locked, lock_jobs
 from services.work import Connection, pipelined
 
@@ -92,7 +92,7 @@ class CommandService:
     """The use cases of operators; `on_ended` hears of the jobs that an order ended."""
 
     def __init__(
-        self, pool: AsyncPool, advance: AdvanceService, on_ended: Callable[[Iterable[str]], None] = lambda _: None
+        self, pool: AsyncPool, advance: AdvanceService, on_ended: Callable[[Iterable[Job]], None] = lambda _: None
     ) -> None:
         self._pool = pool
         self._advance = advance
@@ -164,7 +164,7 @@ class CommandService:
             return await CommandRepository(conn).outcome(command_id)
 
     def _tell(self, steps: Iterable[Step]) -> None:
-        self._on_ended(step.state.job.job_id for step in steps if step.ended)
+        self._on_ended(ended_jobs(steps))
 
     async def order_many(self, wanted: JobFilter, order: Order, *, limit: int, dry_run: bool) -> Outcomes:
         """Obey an order for every job that a filter means, in batches; with `dry_run` only say which those are.

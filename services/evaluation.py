@@ -1,6 +1,7 @@
 """Evaluates one locked job, isolated from every other: an exception counts against its own job only."""
 
 import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -40,6 +41,11 @@ class Step:
         """Return whether this step began another run of a job that had ended."""
         begun = self.job is not None and self.job.run_no > self.state.job.run_no
         return begun and self.state.job.status in JOB_FINAL
+
+
+def ended_jobs(steps: Iterable[Step]) -> Iterator[Job]:
+    """Yield the jobs that these steps ended, as they are written."""
+    return (step.job for step in steps if step.ended and step.job is not None)
 
 
 def evaluate(workflow: Workflow | None, state: JobState, now: datetime) -> Step:

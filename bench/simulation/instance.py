@@ -193,5 +193,5 @@ async def _note_end(conn: Connection, job: Job) -> None:
     await conn.execute("INSERT INTO sim.ends (job_id, status) VALUES (%s, %s)", (job.job_id, job.status))
 
 
-def _nobody_waits(_: Iterable[str]) -> None:
+def _nobody_waits(_: Iterable[Job]) -> None:
     """No HTTP caller waits for the end of a job here."""

@@ -17,6 +17,7 @@ from core.wire import (
     TaskResult,
 )
 from orchestrator.deps import MAX_CALLBACK_BYTES, Context, context, json_response, parsed
+from services.evaluation import ended_jobs
 
 router = APIRouter(prefix="/api/v1/callbacks", tags=["callbacks"])
 
@@ -67,5 +68,5 @@ def _for_worker(request: Request) -> Context:
 
 async def _report(ctx: Context, worker_id: str | None, reports: Sequence[TaskResult | Release]) -> Response:
     answers, steps = await ctx.results.report(worker_id, reports)
-    ctx.waiters.ended(step.state.job.job_id for step in steps if step.ended)
+    ctx.waiters.ended(ended_jobs(steps))
     return json_response(ResultResponse(answers=tuple(answers)))

@@ -124,9 +124,10 @@ async def create_job(request: Request) -> Response:
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CreateJob)
-    order = await ctx.jobs.order(**dict(wanted), submitted_by=caller.subject)
+    order, ends = await ctx.jobs.order(**dict(wanted), submitted_by=caller.subject), ctx.waiters.ends
     async with pipelined(ctx.pool) as conn:
         (job,) = await ctx.jobs.create_many(conn, [order])
+    ctx.waiters.created([job], ends)
     created = JobCreated(job_id=job.job_id, status=job.status)
     return json_response(created, 202, {"Location": f"/api/v1/jobs/{job.job_id}"})
 
