@@ -60,6 +60,7 @@ from repositories.webhooks import WEBHOOK_CHANNEL
 from services.advance import AdvanceService, advance_one
 from services.approvals import ApprovalService
 from services.audit import AuditService
+from services.chores import ChoreService
 from services.claims import ClaimService
 from services.commands import CommandService
 from services.definitions import Definitions, Shelf
@@ -151,6 +152,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     desk = PayloadDesk(PayloadStore(blobs))
     advance = _advance_service(definitions, desk, guard)
     desk.advance = advance_one(pool, advance, waiters.ended)
+    desk.perform = ChoreService(pool, desk.store).perform
     jobs_service = JobService(
         advance.writer, shelf, definitions, desk, lambda: owner_id if guard.registered and not life.draining else None
     )

@@ -15,9 +15,10 @@ from core.models.engine import Job
 from orchestrator.heartbeat import Pulse
 from repositories.database import AsyncPool, lost_to_a_lock
 from repositories.jobs import DueJob, JobRepository
-from services.advance import AdvanceService, Ownership
-from services.evaluation import ended_jobs
+from services.advance import AdvanceService, Ownership, with_all_children
+from services.evaluation import Step, ended_jobs
 from services.loading import MAX_RESULTS
+from services.loading_fan_outs import Scope
 from services.recover import OutageGuard, RecoverService
 from services.work import pipelined
 
@@ -154,8 +155,12 @@ class Loop:
 
     async def _advance_together(self, due: Sequence[DueJob]) -> int:
         ownership = Ownership.of(self.owner_id, due)
-        async with pipelined(self.pool) as conn:
-            steps = await self.advance.advance(conn, list(ownership.epochs), ownership)
+
+        async def attempt(scope: Scope) -> Sequence[Step]:
+            async with pipelined(self.pool) as conn:
+                return await self.advance.advance(conn, list(ownership.epochs), ownership, scope)
+
+        steps = await with_all_children(attempt)
         self.on_ended(ended_jobs(steps))
         for job in due:
             self._deferred.pop(job.job_id, None)

@@ -23,8 +23,14 @@ class AttemptRepository:
     def __init__(self, conn: AsyncConnection[Any]) -> None:
         self._conn = conn
 
-    async def lock_of_jobs(self, job_ids: Iterable[str], task_ids: Iterable[str] = ()) -> Pending[Attempt]:
-        """Lock and return the live attempts of these jobs, those with a result in the inbox, and these tasks."""
+    async def lock_of_jobs(
+        self, job_ids: Iterable[str], task_ids: Iterable[str] = (), whole: Iterable[str] = (), *, look: bool = True
+    ) -> Pending[Attempt]:
+        """Lock and return the live attempts of these jobs, those with a result in the inbox, and these tasks.
+
+        Of the children of fan-outs only those of which something is due: with `look` they are looked for, without it
+        only when a timer of theirs has come. Of the jobs in `whole` all of them.
+        """
         jobs = list(job_ids)
         return await send(
             self._conn,
@@ -36,12 +42,23 @@ class AttemptRepository:
                 outcomes, queue_expires_at
             FROM dagapp.dag_attempts WHERE task_id = ANY(
                 ARRAY(SELECT task_id FROM dagapp.dag_attempts
-                      WHERE job_id = ANY(%s) AND state IN ('queued', 'parked', 'leased') AND NOT child)
-                || ARRAY(SELECT task_id FROM dagapp.dag_task_results WHERE job_id = ANY(%s) AND NOT processed)
-                || %s::varchar[])
+                      WHERE job_id = ANY(%(jobs)s) AND state IN ('queued', 'parked', 'leased') AND NOT child)
+                || ARRAY(SELECT task_id FROM dagapp.dag_task_results WHERE job_id = ANY(%(jobs)s) AND NOT processed)
+                || ARRAY(SELECT task_id FROM dagapp.dag_attempts
+                         WHERE state IN ('queued', 'parked', 'leased') AND child
+                            AND job_id = ANY(ARRAY(
+                                SELECT job_id FROM dagapp.dag_fan_outs
+                                WHERE job_id = ANY(%(jobs)s) AND state IN ('running', 'stopping')
+                                    AND (%(look)s OR wake_at <= dagapp.clock() OR job_id = ANY(%(whole)s))))
+                            AND (job_id = ANY(%(whole)s) OR state = 'parked'
+                                OR (state = 'queued' AND (redispatch_at <= dagapp.clock()
+                                    OR queue_expires_at <= dagapp.clock()))
+                                OR (state = 'leased' AND (lease_expires_at <= dagapp.clock()
+                                    OR leased_at + make_interval(secs => timeout_seconds) <= dagapp.clock()))))
+                || %(tasks)s::varchar[])
             ORDER BY task_id FOR UPDATE
             """,
-            (jobs, jobs, list(task_ids)),
+            {"jobs": jobs, "tasks": list(task_ids), "whole": list(whole), "look": look},
         )
 
     async def lock(self, task_ids: Iterable[str]) -> Pending[Attempt]:
@@ -81,8 +98,9 @@ class AttemptRepository:
         )
 
     async def renew(self, beats: Sequence[Mapping[str, Any]], lease_seconds: float) -> None:
-        """Renew leases; `beats` are {task_id, progress, peak_rss_bytes}, whose None keeps what was known.
+        """Renew leases; `beats` are {task_id, progress, peak_rss_bytes, outcomes}, whose None keeps what was known.
 
+        Outcomes of items come behind those that are known already.
         `lease_seconds` is for attempts without a length of their own.
         """
         await self._conn.execute(
@@ -91,8 +109,11 @@ class AttemptRepository:
             SET lease_expires_at = dagapp.clock()
                     + make_interval(secs => coalesce(a.heartbeat_timeout_seconds, %s)),
                 progress = coalesce(u.progress, a.progress),
-                peak_rss_bytes = greatest(u.peak_rss_bytes, a.peak_rss_bytes)
-            FROM jsonb_to_recordset(%s::jsonb) AS u(task_id text, progress jsonb, peak_rss_bytes bigint)
+                peak_rss_bytes = greatest(u.peak_rss_bytes, a.peak_rss_bytes),
+                outcomes = CASE WHEN u.outcomes IS NULL THEN a.outcomes
+                    ELSE coalesce(a.outcomes, '[]'::jsonb) || u.outcomes END
+            FROM jsonb_to_recordset(%s::jsonb)
+                AS u(task_id text, progress jsonb, peak_rss_bytes bigint, outcomes jsonb)
             WHERE a.task_id = ANY(%s) AND a.task_id = u.task_id AND a.state = 'leased'
             """,
             (lease_seconds, document(beats), [beat["task_id"] for beat in beats]),

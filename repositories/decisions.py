@@ -202,9 +202,12 @@ class DecisionRepository:
             {"document": document, "channels": sorted(set(channels)), **keys},
         )
 
-    async def start(self, claims: Sequence[Row], worker_id: str, lease_seconds: float, events: Sequence[Row]) -> None:
+    async def start(
+        self, claims: Sequence[Mapping[str, Any]], worker_id: str, lease_seconds: float, events: Sequence[Row]
+    ) -> None:
         """Lease locked, queued attempts and let their nodes run; `claims` are {task_id, job_id, node_id, claim_id}.
 
+        Children of fan-outs come without `node_id`: their rows are not written, their attempt says that they run.
         `lease_seconds` is for attempts without a length of their own.
         IS NOT DISTINCT FROM keeps the planner from reading all queued attempts when statistics are stale.
         """
@@ -236,9 +239,9 @@ class DecisionRepository:
                 "document": document_of(claims=claims, events=events),
                 "worker": worker_id,
                 "lease": lease_seconds,
-                "task_ids": [_value(row, "task_id") for row in claims],
-                "job_ids": list({_value(row, "job_id") for row in claims}),
-                "node_ids": list({_value(row, "node_id") for row in claims}),
+                "task_ids": [row["task_id"] for row in claims],
+                "job_ids": list({row["job_id"] for row in claims if row["node_id"]}),
+                "node_ids": list({row["node_id"] for row in claims if row["node_id"]}),
             },
         )
 

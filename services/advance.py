@@ -6,7 +6,9 @@ A caller that holds no job (SKIP LOCKED passed over it) has to leave it to whoev
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from core.errors import GeodagError
 from core.models.engine import Job
 from core.ports import TaskQueue
 from repositories.database import AsyncPool
@@ -14,7 +16,8 @@ from repositories.jobs import DueJob
 from repositories.resets import ResetRepository
 from services.definitions import Definitions
 from services.evaluation import Step, ended_jobs, evaluate
-from services.loading import Locked, Past, lock_jobs
+from services.loading import EVERYTHING_DUE, Locked, Past, lock_jobs
+from services.loading_fan_outs import Scope
 from services.payload_desk import PayloadDesk
 from services.reopening import NOBODYS, Reopening
 from services.starting import all_born, with_children
@@ -23,6 +26,31 @@ from services.writing import DecisionWriter, OnJobEnded
 
 MayExpire = Callable[[], bool]
 """Asked after the locks were taken: a process that was stopped in between must not believe an older answer."""
+
+
+Result = TypeVar("Result")
+
+
+class ChildrenNeeded(GeodagError):
+    """A decision reaches children of a fan-out that are not loaded: it needs all live ones, locked with the rest."""
+
+    code = "CHILDREN_NEEDED"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"all children of job {job_id} are needed")
+        self.job_id = job_id
+
+
+async def with_all_children(attempt: Callable[[Scope], Awaitable[Result]]) -> Result:
+    """Run a transaction, again with all children of each job that turns out to need them."""
+    scope = EVERYTHING_DUE
+    while True:
+        try:
+            return await attempt(scope)
+        except ChildrenNeeded as needed:
+            if needed.job_id in scope.whole:
+                raise
+            scope = Scope(whole={*scope.whole, needed.job_id})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +90,19 @@ class AdvanceService:
         self.writer = DecisionWriter(queue, on_job_ended, reopening)
 
     async def advance(
-        self, conn: Connection, job_ids: Iterable[str], ownership: Ownership | None = None
+        self,
+        conn: Connection,
+        job_ids: Iterable[str],
+        ownership: Ownership | None = None,
+        scope: Scope = EVERYTHING_DUE,
     ) -> Sequence[Step]:
         """Advance those of the jobs that nobody else holds, the loop's only while they are still its own.
 
         Raises:
             StaleWrite: The database is not as the locks promise; roll back.
+            ChildrenNeeded: Roll back and call again as `with_all_children` does.
         """
-        locked = await lock_jobs(conn, job_ids)
+        locked = await lock_jobs(conn, job_ids, scope=scope)
         mine = [job_id for job_id, job in locked.jobs.items() if ownership is None or ownership.holds(job)]
         return await self.advance_locked(conn, locked, mine)
 
@@ -93,8 +126,11 @@ class AdvanceService:
         )
         step = evaluate(self._definitions.get(job.definition_hash), state, locked.now)
         step = with_children(step, locked.now, self._definitions)
+        if step.decision.needs_children:
+            raise ChildrenNeeded(job.job_id)
         for one in (step, *all_born([step])):
             self._desk.want(one.state.job.job_id, one.decision.needs)
+            self._desk.want_done(one.decision.chores)
         return step
 
     async def _with_pasts(self, conn: Connection, locked: Locked, jobs: Sequence[Job]) -> Locked:
@@ -115,8 +151,11 @@ def advance_one(
     """Return a function that advances one job in a transaction of its own; it says whether it could."""
 
     async def run(job_id: str) -> bool:
-        async with pipelined(pool) as conn:
-            steps = await advance.advance(conn, [job_id])
+        async def attempt(scope: Scope) -> Sequence[Step]:
+            async with pipelined(pool) as conn:
+                return await advance.advance(conn, [job_id], scope=scope)
+
+        steps = await with_all_children(attempt)
         on_ended(ended_jobs(steps))
         return bool(steps)
 

@@ -1,10 +1,11 @@
 """Claims, heartbeats and leases: attempt transactions, which never touch a job's row (architecture §3.5 and §3.7)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hmac import compare_digest
 from typing import Any, assert_never
 
+from core.dag.event_log import ranges
 from core.handlers_catalog import CATALOG
 from core.ids import token_hash
 from core.models.engine import Attempt, Checkpoint
@@ -28,6 +29,7 @@ from repositories.events import NewEvent
 from repositories.notifications import clock
 from repositories.workers import WorkerRepository
 from services.checkpoints import checkpoint_rows, is_storable, save_checkpoints
+from services.reports import outcomes_of
 from services.work import Connection, pipelined
 
 REFUSALS: Mapping[AttemptState, ClaimOutcome] = {
@@ -125,10 +127,15 @@ class ClaimService:
         if granted:
             worker_id = request.worker.worker_id
             claims = [
-                {"task_id": one.task_id, "job_id": one.job_id, "node_id": one.node_id, "claim_id": claim_id}
+                {
+                    "task_id": one.task_id,
+                    "job_id": one.job_id,
+                    "node_id": None if one.child else one.node_id,
+                    "claim_id": claim_id,
+                }
                 for one, claim_id in granted
             ]
-            events = [_started(one, worker_id) for one, _ in granted]
+            events = list(_started([one for one, _ in granted], worker_id))
             await DecisionRepository(conn).start(claims, worker_id, self._lease_seconds, events)
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -147,13 +154,13 @@ class ClaimService:
                 else:
                     revoked.append(Revocation(task_id=beat.task_id, reason=reason))
             saved = [(found[beat.task_id], beat.checkpoint) for beat in alive if beat.checkpoint]
-            await self._keep(conn, request, alive)
+            await self._keep(conn, request, [_renewal(beat, found[beat.task_id]) for beat in alive])
             await save_checkpoints(conn, checkpoint_rows(saved, now))
         return HeartbeatResponse(lease_seconds=self._lease_seconds, revoked=tuple(revoked))
 
-    async def _keep(self, conn: Connection, request: HeartbeatRequest, alive: Sequence[Beat]) -> None:
-        if alive:
-            await AttemptRepository(conn).renew([_renewal(beat) for beat in alive], self._lease_seconds)
+    async def _keep(self, conn: Connection, request: HeartbeatRequest, renewals: Sequence[dict[str, Any]]) -> None:
+        if renewals:
+            await AttemptRepository(conn).renew(renewals, self._lease_seconds)
         await WorkerRepository(conn).beat(request.worker, request.free.model_dump())
 
 
@@ -229,12 +236,37 @@ def _why_stop(beat: Beat, attempt: Attempt | None) -> str | None:
     return f"the attempt is {attempt.state}" + (f": {attempt.reason}" if attempt.reason else "")
 
 
-def _renewal(beat: Beat) -> dict[str, Any]:
+def _renewal(beat: Beat, attempt: Attempt) -> dict[str, Any]:
     progress = beat.progress if is_storable(beat.progress, beat.task_id) else None
-    return {"task_id": beat.task_id, "progress": progress, "peak_rss_bytes": beat.peak_rss_bytes}
+    outcomes = outcomes_of(beat.outcomes, attempt)
+    return {
+        "task_id": beat.task_id,
+        "progress": progress,
+        "peak_rss_bytes": beat.peak_rss_bytes,
+        "outcomes": outcomes,
+    }
 
 
-def _started(attempt: Attempt, worker_id: str) -> NewEvent:
+def _started(attempts: Sequence[Attempt], worker_id: str) -> Iterator[NewEvent]:
+    """Yield an event for each task, and one for all children of a fan-out together."""
+    children: dict[tuple[str, str], list[int]] = {}
+    for attempt in attempts:
+        if attempt.child:
+            parent, _, number = attempt.node_id.rpartition("__")
+            children.setdefault((attempt.job_id, parent), []).append(int(number))
+        else:
+            yield _task_started(attempt, worker_id)
+    for (job_id, node_id), numbers in children.items():
+        yield NewEvent(
+            job_id=job_id,
+            node_id=node_id,
+            event_type="children_started",
+            event_status="RUNNING",
+            event_data={"worker_id": worker_id, "children": ranges(numbers)},
+        )
+
+
+def _task_started(attempt: Attempt, worker_id: str) -> NewEvent:
     return NewEvent(
         job_id=attempt.job_id,
         node_id=attempt.node_id,

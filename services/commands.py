@@ -21,9 +21,10 @@ from repositories.commands import CommandRepository
 from repositories.database import AsyncPool, lost_to_a_lock, transaction
 from repositories.jobs import JobRepository
 from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
-from services.advance import AdvanceService
+from services.advance import AdvanceService, with_all_children
 from services.evaluation import Step, ended_jobs
 from services.loading import Locked, lock_jobs
+from services.loading_fan_outs import Scope
 from services.work import Connection, pipelined
 
 log = logging.getLogger(__name__)
@@ -114,11 +115,15 @@ class CommandService:
         return await self._through_inbox(job_id, order)
 
     async def _at_once(self, job_id: str, order: Order) -> Answer:
-        async with pipelined(self._pool) as conn:
-            if not await JobRepository(conn).wait_for_lock(job_id, LOCK_SECONDS):
-                raise _unknown(job_id)
-            locked = await lock_jobs(conn, [job_id])
-            (step,) = await self._obey(conn, locked, [job_id], order)
+        async def attempt(scope: Scope) -> Step:
+            async with pipelined(self._pool) as conn:
+                if not await JobRepository(conn).wait_for_lock(job_id, LOCK_SECONDS):
+                    raise _unknown(job_id)
+                locked = await lock_jobs(conn, [job_id], scope=scope)
+                (step,) = await self._obey(conn, locked, [job_id], order)
+                return step
+
+        step = await with_all_children(attempt)
         self._tell([step])
         return Answer("applied", _after(step, _refusal(step)))
 
@@ -154,9 +159,13 @@ class CommandService:
 
     async def _outcome(self, job_id: str, command_id: int) -> str | None:
         """Return what became of a stored order; advance its job when nobody holds it any more."""
-        try:
+
+        async def attempt(scope: Scope) -> Sequence[Step]:
             async with pipelined(self._pool) as conn:
-                self._tell(await self._advance.advance(conn, [job_id]))
+                return await self._advance.advance(conn, [job_id], scope=scope)
+
+        try:
+            self._tell(await with_all_children(attempt))
         except DatabaseUnavailable as error:
             if not lost_to_a_lock(error):
                 raise
@@ -197,12 +206,17 @@ class CommandService:
 
     async def _order_together(self, jobs: Sequence[JobBrief], order: Order) -> list[JobOutcome]:
         """Obey an order for those of the jobs that nobody holds; the others get it through their inboxes."""
-        async with pipelined(self._pool) as conn:
-            locked = await lock_jobs(conn, [job.job_id for job in jobs])
-            steps = await self._obey(conn, locked, sorted(locked.jobs), order)
-            for job in jobs:
-                if job.job_id not in locked.jobs:
-                    await _leave(conn, job.job_id, order)
+
+        async def attempt(scope: Scope) -> Sequence[Step]:
+            async with pipelined(self._pool) as conn:
+                locked = await lock_jobs(conn, [job.job_id for job in jobs], scope=scope)
+                steps = await self._obey(conn, locked, sorted(locked.jobs), order)
+                for job in jobs:
+                    if job.job_id not in locked.jobs:
+                        await _leave(conn, job.job_id, order)
+                return steps
+
+        steps = await with_all_children(attempt)
         self._tell(steps)
         by_job = {step.state.job.job_id: step for step in steps}
         return [_of_many(job, by_job.get(job.job_id)) for job in jobs]

@@ -9,6 +9,7 @@ from core.dag.child_jobs import CHILD_QUEUE
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance
 from core.dag.state import AttemptEnd, ChildOrder, CommandDone, Decision, Disposition, Event, JobState
+from core.dag.tallies import closed
 from core.errors import ErrorDetail, WorkflowError
 from core.models.engine import Job
 from core.statuses import ATTEMPT_FINAL, JOB_FINAL, NODE_FINAL, AttemptState, JobStatus, NodeStatus
@@ -95,6 +96,9 @@ def _touches_rows(decision: Decision) -> bool:
         or decision.events
         or decision.commands_done
         or decision.child_orders
+        or decision.fan_outs
+        or decision.children
+        or decision.new_children
     )
 
 
@@ -106,7 +110,10 @@ def _failed_evaluation(state: JobState, now: datetime, failures: int, error: Exc
         return Decision(dispositions=late, events=(event,), commands_done=_not_obeyed(state))
     if failures < MAX_EVALUATION_FAILURES:
         return Decision(events=(event,), wake_at=now + timedelta(seconds=2.0**failures))
-    return replace(_abandoned(state, now, error), events=(event, Event("job_failed", str(JobStatus.FAILED))))
+    abandoned = _abandoned(state, now, error)
+    if abandoned.needs_children:
+        return abandoned
+    return replace(abandoned, events=(event, Event("job_failed", str(JobStatus.FAILED))))
 
 
 def _not_obeyed(state: JobState) -> tuple[CommandDone, ...]:
@@ -119,11 +126,16 @@ def _abandoned(state: JobState, now: datetime, error: Exception) -> Decision:
     detail = ErrorDetail(code="INTERNAL", message=message)
     ended = {"status": JobStatus.FAILED, "error": detail.model_dump(mode="json"), "completed_at": now}
     cancelled = {"status": NodeStatus.CANCELLED, "completed_at": now, "waiting_for": None, "not_before": None}
+    children = [child for child in state.children.values() if child.status not in NODE_FINAL]
+    if len(children) < sum(row.active for row in state.fan_outs.values()):
+        return Decision(needs_children=True)
     open_attempts = [attempt for attempt in state.attempts.values() if attempt.state not in ATTEMPT_FINAL]
     reason = "the job failed"
     return Decision(
         job=state.job.model_copy(update=ended),
         nodes=tuple(n.model_copy(update=cancelled) for n in state.nodes.values() if n.status not in NODE_FINAL),
+        children=tuple(child.model_copy(update=cancelled) for child in children),
+        fan_outs=tuple(closed(row, now) for row in state.fan_outs.values() if row.state != "done"),
         attempts_ended=tuple(AttemptEnd(one.task_id, AttemptState.REVOKED, reason) for one in open_attempts),
         child_orders=tuple(
             ChildOrder(one.task_id, "cancel", {}, "engine", reason) for one in open_attempts if one.queue == CHILD_QUEUE

@@ -12,13 +12,16 @@ from core.errors import ErrorDetail
 from core.models.engine import Attempt, Command, Job, NodeState, TaskResultRow
 from repositories.attempts import AttemptRepository
 from repositories.commands import CommandRepository
+from repositories.fan_outs import FanOutRepository
 from repositories.jobs import JobRepository
 from repositories.nodes import NodeRepository
 from repositories.results import ResultRepository
+from services.loading_fan_outs import NO_FAN_OUTS, FanOuts, Scope, load_fan_outs
 from services.work import Connection
 
 Row = TypeVar("Row", Attempt, Command, NodeState, TaskResultRow)
 
+EVERYTHING_DUE = Scope()
 MAX_RESULTS = 1000
 """Inbox rows that one transaction consumes at most."""
 
@@ -46,6 +49,7 @@ class Locked:
     inbox: Mapping[str, Sequence[TaskResultRow]]
     commands: Mapping[str, Sequence[Command]] = field(default_factory=dict)
     pauses: frozenset[str] = frozenset()
+    fan_outs: Mapping[str, FanOuts] = field(default_factory=dict)
     pasts: Mapping[str, Past] = field(default_factory=dict)
     """Of jobs that a command may start anew."""
 
@@ -63,17 +67,23 @@ class Locked:
         results = self.inbox.get(job_id, ())
         reported = {result.task_id for result in results}
         nodes = {node.node_id: node for node in self.nodes[job_id]}
-        past = self.pasts.get(job_id, NO_PAST)
+        past, fan_outs = self.pasts.get(job_id, NO_PAST), self.fan_outs.get(job_id, NO_FAN_OUTS)
+        known = (*self.attempts.get(job_id, ()), *fan_outs.attempts)
         return JobState(
             job=self.jobs[job_id],
             nodes=nodes,
-            attempts=_newest(self.attempts.get(job_id, ()), nodes, reported),
+            attempts=_newest(known, {**nodes, **fan_outs.children}, reported),
             results=results,
             may_expire_leases=may_expire_leases,
             pauses=self.pauses,
             commands=self.commands.get(job_id, ()),
             reopen_refusal=past.refusal,
             child_attempts=past.child_attempts,
+            children=fan_outs.children,
+            fan_outs=fan_outs.rows,
+            next_items=fan_outs.next_items,
+            child_timers=fan_outs.timers,
+            stored_items=fan_outs.stored,
         )
 
 
@@ -88,24 +98,32 @@ def _newest(attempts: Iterable[Attempt], nodes: Mapping[str, NodeState], reporte
     return found
 
 
-async def lock_jobs(conn: Connection, job_ids: Iterable[str], task_ids: Iterable[str] = ()) -> Locked:
-    """Lock jobs (never waiting), then attempts, then read nodes, inbox and clock; in pipeline mode one round trip."""
+async def lock_jobs(
+    conn: Connection, job_ids: Iterable[str], task_ids: Iterable[str] = (), scope: Scope = EVERYTHING_DUE
+) -> Locked:
+    """Lock jobs (never waiting), then attempts, then read nodes, inbox and clock; in pipeline mode one round trip.
+
+    Jobs with fan-outs cost one more.
+    """
     wanted = list(job_ids)
     jobs = await JobRepository(conn).lock(wanted)
-    attempts = await AttemptRepository(conn).lock_of_jobs(wanted, task_ids)
+    fan_outs = await FanOutRepository(conn).of_jobs(wanted)
+    attempts = await AttemptRepository(conn).lock_of_jobs(wanted, task_ids, scope.whole, look=scope.look)
     nodes = await NodeRepository(conn).of_jobs(wanted)
     inbox = await ResultRepository(conn).inbox(wanted, MAX_RESULTS)
     sent = await CommandRepository(conn).moment(wanted)
     rows = await jobs.rows(), await attempts.rows(), await nodes.rows(), await inbox.rows()
     (moment,) = await sent.rows()
+    held = {job.job_id: job for job in rows[0]}
     return Locked(
         now=moment.now,
-        jobs={job.job_id: job for job in rows[0]},
+        jobs=held,
         attempts=_by_job(rows[1]),
         nodes=_by_job(rows[2]),
         inbox=_by_job(rows[3]),
         commands=_by_job(moment.commands),
         pauses=moment.pauses,
+        fan_outs=await load_fan_outs(conn, held, await fan_outs.rows(), rows[1], moment.now, scope),
     )
 
 

@@ -14,13 +14,15 @@ import sys
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from core.dag.chores import Chore
 from core.dag.rendering import ANSWER, Rendered, Rendering, perform
 from core.errors import DatabaseUnavailable, ErrorDetail, StorageUnavailable
 from core.payloads import PayloadLost, PayloadRef, decode, ref_to, value_prefix
@@ -45,6 +47,9 @@ Advance = Callable[[str], Awaitable[bool]]
 """Advances one job in a transaction of its own; False when somebody holds it, or it is not there yet."""
 
 
+Make = Callable[[], Awaitable[Rendered]]
+
+
 class MakerDied(Exception):
     """The process that makes a value ended without an answer."""
 
@@ -58,6 +63,8 @@ class PayloadDesk:
     """Handed to every evaluation. Failures stay only until their job was advanced with them: they may pass."""
     advance: Advance | None = None
     """Set by the composition root, since whoever advances asks here."""
+    perform: Callable[[Chore], Awaitable[Rendered]] | None = None
+    """Does a chore; set likewise."""
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _sizes: dict[str, int] = field(default_factory=dict)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_A_TIME))
@@ -65,10 +72,20 @@ class PayloadDesk:
     def want(self, job_id: str, needs: Iterable[Rendering]) -> None:
         """See to it that these values are made and that the job hears of it; returns at once."""
         for wanted in needs:
-            key = wanted.key
-            if key not in self._tasks and len(self._tasks) < MAX_WAITING:
-                self._tasks[key] = task = asyncio.create_task(self._serve(job_id, key, wanted), name=wanted.path)
-                task.add_done_callback(lambda _, key=key: self._tasks.pop(key, None))  # type: ignore[misc]
+            self._start(job_id, wanted.key, wanted.path, wanted.size_bytes, partial(self._make_patiently, wanted))
+
+    def want_done(self, chores: Iterable[Chore]) -> None:
+        """See to it that these chores are done and that their jobs hear of it; returns at once."""
+        for chore in chores:
+            if self.perform is None:
+                raise RuntimeError("nobody said how chores are done")
+            self._start(chore.job_id, chore.key, chore.key, 0, partial(self.perform, chore))
+
+    def _start(self, job_id: str, key: str, path: str, read_bytes: int, make: Make) -> None:
+        if key not in self._tasks and len(self._tasks) < MAX_WAITING:
+            extra = {"job_id": job_id, "path": path, "read_bytes": read_bytes}
+            self._tasks[key] = task = asyncio.create_task(self._serve(job_id, key, extra, make), name=path)
+            task.add_done_callback(lambda _: self._tasks.pop(key, None))
 
     async def settled(self) -> None:
         """Wait until nothing is asked for."""
@@ -83,18 +100,17 @@ class PayloadDesk:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, job_id: str, key: str, wanted: Rendering) -> None:
-        extra: dict[str, Any] = {"job_id": job_id, "path": wanted.path, "read_bytes": wanted.size_bytes}
+    async def _serve(self, job_id: str, key: str, extra: Mapping[str, Any], make: Make) -> None:
         started = time.monotonic()
         try:
             async with self._turns:
-                answer = await self._make_patiently(wanted)
+                answer = await make()
             self._remember(key, answer)
             failure = answer.error.code if answer.error else None
             log.info("value made", extra={**extra, "seconds": round(time.monotonic() - started, 3), "error": failure})
             await self._deliver(job_id)
-        except StorageUnavailable as error:
-            log.warning("value not made, storage away", extra={**extra, "reason": str(error)})
+        except (StorageUnavailable, DatabaseUnavailable) as error:
+            log.warning("value not made yet", extra={**extra, "reason": str(error)})
         except Exception:
             log.exception("value not made", extra=extra)
         finally:

@@ -14,7 +14,10 @@ from core.ids import token_hash
 from core.models.engine import Attempt, TaskResultRow
 from core.payloads import LIMIT_BYTES, is_output_of
 from core.statuses import AttemptState
-from core.wire import Release, ResultAnswer, ResultDisposition, TaskResult, TaskStatus
+from core.wire import ItemOutcome, Release, ResultAnswer, ResultDisposition, TaskResult, TaskStatus
+
+FOREIGN_REF = "the reference to the output is not one to a value of this attempt"
+TOO_LARGE = f"an output of more than {LIMIT_BYTES} bytes has to be stored and reported by reference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ def _answer(task_id: str, disposition: ResultDisposition, reason: str | None) ->
 
 
 def _row(report: TaskResult | Release, attempt: Attempt, worker_id: str | None, now: datetime) -> TaskResultRow:
-    facts = _released() if isinstance(report, Release) else _reported(report, attempt)
+    facts = _released(report, attempt) if isinstance(report, Release) else _reported(report, attempt)
     return TaskResultRow(
         task_id=attempt.task_id,
         job_id=attempt.job_id,
@@ -93,8 +96,28 @@ def _row(report: TaskResult | Release, attempt: Attempt, worker_id: str | None, 
     )
 
 
-def _released() -> dict[str, Any]:
-    return {"status": "released"}
+def _released(release: Release, attempt: Attempt) -> dict[str, Any]:
+    return {"status": "released", "outcomes": outcomes_of(release.outcomes, attempt)}
+
+
+def outcomes_of(outcomes: Sequence[ItemOutcome] | None, attempt: Attempt) -> list[dict[str, Any]] | None:
+    """Return what a worker says of the items of a batch as it is stored; what cannot be is the item's failure."""
+    if outcomes is None:
+        return None
+    return [_outcome(one, attempt) for one in outcomes]
+
+
+def _outcome(one: ItemOutcome, attempt: Attempt) -> dict[str, Any]:
+    fields = one.model_dump(mode="json", exclude_none=True)
+    try:
+        check_json(fields, "result", depth=-1)
+    except NotJson as error:
+        return {"index": one.index, **_invalid(error.detail.message, error.detail.field)}
+    if one.output_ref is not None and not is_output_of(one.output_ref, attempt.job_id, attempt.task_id):
+        return {"index": one.index, **_invalid(FOREIGN_REF, "output_ref")}
+    if len(to_json(one.output)) > LIMIT_BYTES:
+        return {"index": one.index, **_invalid(TOO_LARGE, "output")}
+    return fields
 
 
 def _reported(result: TaskResult, attempt: Attempt) -> dict[str, Any]:
@@ -106,17 +129,16 @@ def _reported(result: TaskResult, attempt: Attempt) -> dict[str, Any]:
         "error": result.error.model_dump(mode="json") if result.error else None,
         "findings": [finding.model_dump(mode="json", by_alias=True) for finding in result.findings],
         "metrics": result.metrics,
+        "outcomes": outcomes_of(result.outcomes, attempt),
     }
     try:
         check_json(facts, "result", depth=-1)  # the columns are no level of the output
     except NotJson as error:
         return _invalid(error.detail.message, error.detail.field)
     if result.output_ref is not None and not is_output_of(result.output_ref, attempt.job_id, attempt.task_id):
-        return _invalid("the reference to the output is not one to a value of this attempt", "output_ref")
+        return _invalid(FOREIGN_REF, "output_ref")
     if len(to_json(result.output)) > LIMIT_BYTES:
-        return _invalid(
-            f"an output of more than {LIMIT_BYTES} bytes has to be stored and reported by reference", "output"
-        )
+        return _invalid(TOO_LARGE, "output")
     return facts
 
 

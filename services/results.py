@@ -19,10 +19,11 @@ from core.statuses import AttemptState
 from core.wire import Release, ResultAnswer, ResultDisposition, TaskResult
 from repositories.database import AsyncPool
 from repositories.events import NewEvent
-from services.advance import AdvanceService
+from services.advance import AdvanceService, ChildrenNeeded
 from services.checkpoints import checkpoint_rows, save_checkpoints
 from services.evaluation import Step
 from services.loading import Locked, lock_jobs
+from services.loading_fan_outs import Scope
 from services.reports import Verdict, judge
 from services.work import Connection, pipelined
 from services.writing import Reported, owner_channels_of
@@ -34,6 +35,9 @@ ANSWERS: Mapping[str, ResultDisposition] = {
     "superseded": ResultDisposition.SUPERSEDED,
     "poison": ResultDisposition.REJECTED,
 }
+
+
+ONLY_TIMERS = Scope(look=False)
 
 
 class ResultService:
@@ -49,13 +53,15 @@ class ResultService:
         """Store and apply reports; return the answers in their order, and the steps that jobs took.
 
         Without a worker id, the one that holds the lease is taken. When a job cannot take its step, all reports of the
-        call are only stored: the loop goes job by job.
+        call are only stored: the loop goes job by job, and reads all children of a fan-out when it has to.
         Idempotent: the same report again is answered as a duplicate.
         """
         try:
             return await self._report(worker_id, reports, apply=True)
         except DatabaseUnavailable:
             raise
+        except ChildrenNeeded:
+            return await self._report(worker_id, reports, apply=False)
         except Exception:
             log.exception(
                 "reports not applied, left in the inbox", extra={"worker_id": worker_id, "count": len(reports)}
@@ -67,7 +73,7 @@ class ResultService:
     ) -> tuple[list[ResultAnswer], Sequence[Step]]:
         job_ids = sorted({parts[0] for report in reports if (parts := split_task_id(report.task_id))})
         async with pipelined(self._pool) as conn:
-            locked = await lock_jobs(conn, job_ids, [report.task_id for report in reports])
+            locked = await lock_jobs(conn, job_ids, [report.task_id for report in reports], ONLY_TIMERS)
             attempts = {attempt.task_id: attempt for group in locked.attempts.values() for attempt in group}
             verdicts = judge(reports, attempts, worker_id, locked.now)
             await _save_checkpoints(conn, reports, verdicts, attempts, locked)

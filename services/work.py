@@ -6,9 +6,16 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from core.errors import GeodagError
 from repositories.database import AsyncPool, translated
 
 Connection = AsyncConnection[Any]
+
+
+class StaleWrite(GeodagError):
+    """A row was not in the state that the decision had started from; the transaction rolls back."""
+
+    code = "STALE_WRITE"
 
 
 @asynccontextmanager

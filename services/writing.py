@@ -11,7 +11,7 @@ from core.dag.apply import new_attempt
 from core.dag.commands import DIRECT
 from core.dag.retry import redispatch_after_seconds
 from core.dag.state import AttemptEnd, ChildOrder, Dispatch, Event
-from core.errors import GeodagError
+from core.dag.tallies import pending_items
 from core.ids import token_hash
 from core.models.engine import Attempt, Job, NodeState, TaskResultRow
 from core.payloads import PayloadRef
@@ -28,17 +28,12 @@ from repositories.resets import ResetRepository
 from services.evaluation import Step
 from services.reopening import NOBODYS, Reopening
 from services.starting import all_born
-from services.work import Connection
+from services.work import Connection, StaleWrite
+from services.writing_fan_outs import write_fan_outs
 
 Task = tuple[Attempt, TaskMessage]
 OnJobEnded = Callable[[Connection, Job], Awaitable[None]]
 """Runs in the transaction that ends a job, after the engine's own writes."""
-
-
-class StaleWrite(GeodagError):
-    """A row was not in the state that the decision had started from; the transaction rolls back."""
-
-    code = "STALE_WRITE"
 
 
 def new_token() -> str:
@@ -80,6 +75,7 @@ class DecisionWriter:
             attempts=[*(attempt for attempt, _ in created), *_parent_attempts(steps, now)],
             events=[_new_event(step.state.job, event, now) for step in steps for event in step.decision.events],
         )
+        await write_fan_outs(conn, steps)
         if created:
             await self._queue.enqueue(conn, [message for _, message in created])
         if owners := {step.state.job.owner_id for step in all_born(steps) if step.job is None}:
@@ -93,7 +89,7 @@ class DecisionWriter:
         The end of a child job is a result in the inbox of its parent: nothing of the parent is locked.
 
         Raises:
-            StaleWrite: A job or node was not as it had been read.
+            StaleWrite: A job, a node or a child of a fan-out was not as it had been read.
         """
         steps = [step for step in steps if step.job is not None]
         if not steps and reported == NOTHING_REPORTED:
@@ -102,12 +98,14 @@ class DecisionWriter:
         repeated = [again for step in steps for again in _redispatched(step, now)]
         await self._start_anew(conn, steps)
         written = await self._write(conn, steps, now, created, repeated, reported)
+        fan_outs = await write_fan_outs(conn, steps)
         await self._answer_commands(conn, steps, now)
         await self._send(conn, steps, created, repeated)
         if born := [child for step in steps for child in step.born]:
             await self.create(conn, born, now)
         nodes = sum(len(step.decision.nodes) for step in steps)
         _check((await written.rows())[0], len(steps), nodes)
+        await fan_outs.check()
         for step in steps:
             if step.reopened and step.job is not None:
                 await self._reopening.reopened(conn, step.job)
@@ -230,17 +228,25 @@ def _sent_again(attempt: Attempt) -> dict[str, Any]:
 def _dispatched(job: Job, dispatch: Dispatch, now: datetime) -> Task:
     token = new_token()
     attempt = new_attempt(job.job_id, dispatch, now, token_hash(token))
-    return attempt, _message(attempt, dispatch.params, dispatch.params_ref, token)
+    return attempt, _message(attempt, dispatch.params, dispatch.params_ref, token, dispatch.items)
 
 
 def _redispatched(step: Step, now: datetime) -> list[Task]:
     by_task = {attempt.task_id: attempt for attempt in step.state.attempts.values()}
-    nodes: Mapping[str, NodeState] = step.state.nodes
+    nodes: Mapping[str, NodeState] = {**step.state.nodes, **step.state.children}
     priority = (step.job or step.state.job).priority
-    return [_again(by_task[one], nodes[by_task[one].node_id], now, priority) for one in step.decision.redispatches]
+    return [
+        _again(by_task[one], node := nodes[by_task[one].node_id], now, priority, _items_left(step, node))
+        for one in step.decision.redispatches
+    ]
 
 
-def _again(attempt: Attempt, node: NodeState, now: datetime, priority: int) -> Task:
+def _items_left(step: Step, node: NodeState) -> tuple[int, ...] | None:
+    """Return which items of a batch are to be run; None for what is no batch."""
+    return None if node.outcomes is None else pending_items(step.state.fan_outs[node.parent_node_id or ""], node)
+
+
+def _again(attempt: Attempt, node: NodeState, now: datetime, priority: int, items: tuple[int, ...] | None) -> Task:
     """Return the next dispatch of the same attempt: the token before it is worth nothing any more."""
     token, number = new_token(), attempt.dispatch_no + 1
     update = {
@@ -252,10 +258,12 @@ def _again(attempt: Attempt, node: NodeState, now: datetime, priority: int) -> T
     }
     again = attempt.model_copy(update=update)
     ref = None if node.input_ref is None else PayloadRef.model_validate(node.input_ref)
-    return again, _message(again, node.input_params or {}, ref, token)
+    return again, _message(again, node.input_params or {}, ref, token, items)
 
 
-def _message(attempt: Attempt, params: Mapping[str, Any], ref: PayloadRef | None, token: str) -> TaskMessage:
+def _message(
+    attempt: Attempt, params: Mapping[str, Any], ref: PayloadRef | None, token: str, items: tuple[int, ...] | None
+) -> TaskMessage:
     return TaskMessage(
         task_id=attempt.task_id,
         job_id=attempt.job_id,
@@ -269,6 +277,7 @@ def _message(attempt: Attempt, params: Mapping[str, Any], ref: PayloadRef | None
         params_ref=ref,
         timeout_seconds=attempt.timeout_seconds,
         token=token,
+        items=items,
     )
 
 

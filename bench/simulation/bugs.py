@@ -21,7 +21,8 @@ from repositories.database import AsyncPool
 from repositories.decisions import DecisionRepository
 from repositories.jobs import DueJob
 from services.claims import ClaimService
-from services.loading import Locked, lock_jobs
+from services.loading import EVERYTHING_DUE, Locked, lock_jobs
+from services.loading_fan_outs import Scope
 from services.results import ResultService
 from services.work import Connection, pipelined
 
@@ -46,8 +47,10 @@ def read_before_lock() -> Iterator[None]:
         async with _remembering(self._pool, sorted(jobs), [one.task_id for one in reports]):
             return await report(self, worker_id, reports, apply=apply)
 
-    async def lock_only(conn: Connection, job_ids: Iterable[str], task_ids: Iterable[str] = ()) -> Locked:
-        fresh = await lock_jobs(conn, job_ids, task_ids)
+    async def lock_only(
+        conn: Connection, job_ids: Iterable[str], task_ids: Iterable[str] = (), scope: Scope = EVERYTHING_DUE
+    ) -> Locked:
+        fresh = await lock_jobs(conn, job_ids, task_ids, scope)
         seen = _seen.get()
         return fresh if seen is None else replace(seen, now=fresh.now, jobs=fresh.jobs)
 

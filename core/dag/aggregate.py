@@ -73,6 +73,15 @@ class Aggregate:
             self._result = output
         return b""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no output was taken yet."""
+        return self._outputs == 0
+
+    def replace_result(self, output: bytes) -> None:
+        """Put JSON in the place of the single result."""
+        self._result = output
+
     def tail(self) -> bytes:
         """Return what comes after all outputs.
 

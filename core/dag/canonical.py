@@ -6,7 +6,7 @@ from typing import Any
 
 from core.dag import aliases
 from core.dag.definition import PRIORITY_NAMES
-from core.dag.nodes import NODE_TYPES, PLANNED_NODE_TYPES
+from core.dag.nodes import NODE_TYPES
 from core.dag.problems import Report
 from core.dag.yaml_source import Path
 
@@ -82,9 +82,6 @@ def _node(value: Any, path: Path, report: Report) -> Any:
         node["type"] = "task"
     if not _known_type(node.get("type"), path, report):
         return None
-    for word in PLANNED_NODE_WORDS & node.keys():
-        report.add((*path, word), f"{word} is not supported yet")
-        del node[word]
     if "definition_hash" in node:
         report.add((*path, "definition_hash"), "definition_hash is not a word of the language")
         del node["definition_hash"]
@@ -100,7 +97,11 @@ def _work(value: Any, path: Path, report: Report) -> Any:
     """Bring what a worker is asked to do into shape: a task, or the task of a fan-out."""
     if not isinstance(value, dict):
         return value
-    work = _replace(value, "handler", lambda name: _named(name, aliases.HANDLERS))
+    work = dict(value)
+    for word in PLANNED_NODE_WORDS & work.keys():
+        report.add((*path, word), f"{word} is not supported yet")
+        del work[word]
+    work = _replace(work, "handler", lambda name: _named(name, aliases.HANDLERS))
     work = _replace(work, "queue", lambda name: _named(name, aliases.QUEUES))
     return _replace(work, "retry", lambda retry: _retry(retry, path, report))
 
@@ -115,10 +116,8 @@ def _known_type(node_type: Any, path: Path, report: Report) -> bool:
     where = (*path, "type")
     if node_type is None:
         report.add(path, "has neither a type nor a handler")
-    elif isinstance(node_type, str) and node_type in PLANNED_NODE_TYPES:
-        report.add(where, f"nodes of type {node_type} are not supported yet")
     else:
-        known = ", ".join(sorted(NODE_TYPES | PLANNED_NODE_TYPES))
+        known = ", ".join(sorted(NODE_TYPES))
         report.add(where, f"{node_type!r} is not a node type; known are {known}")
     return False
 

@@ -150,7 +150,13 @@ def _is_unpacked(run: Run, node_id: str) -> bool:
     fan_out = run.fan_outs[node_id]
     if run.state.stored_items.get(node_id, 0) < fan_out.item_count:
         ref = PayloadRef.model_validate(run.nodes[node_id].input_ref)
-        run.add_chore(Unpacking(run.job.job_id, node_id, run.job.run_no, ref))
+        unpacking = Unpacking(run.job.job_id, node_id, run.job.run_no, ref)
+        answer = run.state.rendered.get(unpacking.key)
+        if answer is not None and answer.error is not None:
+            run.family.close(node_id, run.now)
+            run.fail_node(node_id, answer.error.model_copy(update={"node_id": node_id}))
+        else:
+            run.add_chore(unpacking)
         return False
     run.family.change(node_id, state="running")
     return True

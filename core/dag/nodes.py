@@ -244,6 +244,4 @@ class WorkflowNode(Vertex):
 Node = StartNode | EndNode | TaskNode | ConditionalNode | FanOutNode | FanInNode | GateNode | WorkflowNode
 AnyNode = Annotated[Node, Field(discriminator="type")]
 
-NODE_TYPES = frozenset({"start", "end", "task", "conditional", "gate", "workflow"})
-PLANNED_NODE_TYPES = frozenset({"fan_out", "fan_in"})
-"""Types of the language that this build does not run yet; they are load errors that say so."""
+NODE_TYPES = frozenset({"start", "end", "task", "conditional", "fan_out", "fan_in", "gate", "workflow"})

@@ -31,11 +31,13 @@ from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import AsyncPool
 from repositories.jobs import JobRepository
 from repositories.payloads import PayloadStore
-from services.advance import AdvanceService, advance_one
+from services.advance import AdvanceService, advance_one, with_all_children
+from services.chores import ChoreService
 from services.claims import ClaimService
 from services.commands import Answer, CommandService, Order
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
+from services.loading_fan_outs import Scope
 from services.pauses import PauseService, Turned
 from services.payload_desk import PayloadDesk
 from services.reopening import OF_VERSIONS
@@ -83,6 +85,7 @@ class Engine:
             reopening=OF_VERSIONS,
         )
         self.desk.advance = advance_one(self.pool, self.advance_service, lambda ended: None)
+        self.desk.perform = ChoreService(self.pool, self.store).perform
         self.jobs = JobService(
             self.advance_service.writer, Shelf(self.catalogue), definitions, self.desk, lambda: self.owner_id
         )
@@ -101,8 +104,12 @@ class Engine:
 
     async def advance(self, *job_ids: str) -> None:
         """Advance jobs in a transaction of their own."""
-        async with pipelined(self.pool) as conn:
-            await self.advance_service.advance(conn, job_ids)
+
+        async def attempt(scope: Scope) -> None:
+            async with pipelined(self.pool) as conn:
+                await self.advance_service.advance(conn, job_ids, scope=scope)
+
+        await with_all_children(attempt)
 
     async def order(self, job_id: str, kind: str, reason: str | None = "because", **args: Any) -> Answer:
         """Order something as an operator."""

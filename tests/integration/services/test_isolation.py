@@ -8,8 +8,7 @@ from core.models.engine import Job
 from core.wire import ResultDisposition
 from services.evaluation import MAX_EVALUATION_FAILURES
 from services.loading import lock_jobs
-from services.work import pipelined
-from services.writing import StaleWrite
+from services.work import StaleWrite, pipelined
 from tests.support.engine import Engine, HandWorker, workflows_of
 
 

@@ -1,0 +1,92 @@
+"""Turns what decisions say about fan-outs into rows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.models.engine import NodeState
+from core.models.fan_out import FanOut
+from repositories.documents import Pending
+from repositories.fan_out_decisions import FanOutDecisionRepository
+from repositories.fan_outs import CHUNK_ITEMS
+from services.evaluation import Step
+from services.work import Connection, StaleWrite
+
+Row = dict[str, Any]
+
+_CREATED = (
+    "job_id", "node_id", "status", "task_id", "attempt", "input_params", "input_ref", "error", "parent_node_id",
+    "fan_out_index", "first_dispatched_at", "dispatched_at", "completed_at", "outcomes",
+)  # fmt: skip
+_CHANGED = (
+    "job_id", "node_id", "status", "task_id", "attempt", "retries_used", "losses_used", "not_before", "waiting_for",
+    "output", "output_ref", "outcomes", "error", "ready_at", "dispatched_at", "started_at", "completed_at",
+)  # fmt: skip
+_RUNNING = (
+    "job_id", "node_id", "state", "max_concurrency", "next_child", "active", "succeeded", "failed", "skipped",
+    "wake_at", "completed_at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFanOuts:
+    """A statement that was sent, and how many children it has to find as they were read."""
+
+    expected: int
+    pending: Pending[int] | None = None
+
+    async def check(self) -> None:
+        """Wait, and raise `StaleWrite` unless all of them were."""
+        found = self.expected if self.pending is None else (await self.pending.rows())[0]
+        if found != self.expected:
+            raise StaleWrite(f"{found} of {self.expected} children were still as they had been read")
+
+
+async def write_fan_outs(conn: Connection, steps: Sequence[Step]) -> WrittenFanOuts:
+    """Send everything that decisions say about fan-outs and children; nothing when they say nothing."""
+    steps = [step for step in steps if _says_something(step)]
+    if not steps:
+        return WrittenFanOuts(0)
+    rows = [(row, _known(step, row)) for step in steps for row in step.decision.fan_outs]
+    changed = [_changed(step, child) for step in steps for child in step.decision.children]
+    pending = await FanOutDecisionRepository(conn).write(
+        opened=[row.__dict__ for row, known in rows if known is None],
+        fan_outs=[_running(row, known) for row, known in rows if known is not None],
+        items=list(_items(steps)),
+        created=[_given(child, _CREATED) for step in steps for child in step.decision.new_children],
+        changed=changed,
+    )
+    return WrittenFanOuts(len(changed), pending)
+
+
+def _says_something(step: Step) -> bool:
+    decision = step.decision
+    return bool(decision.fan_outs or decision.children or decision.new_children)
+
+
+def _known(step: Step, row: FanOut) -> FanOut | None:
+    """Return the row as it is stored; None for one that begins, maybe anew."""
+    return None if row.node_id in step.decision.reset else step.state.fan_outs.get(row.node_id)
+
+
+def _running(row: FanOut, known: FanOut) -> Row:
+    failures = {} if row.failures is known.failures else {"failures": row.failures}
+    return {**_given(row, _RUNNING), **failures}
+
+
+def _items(steps: Iterable[Step]) -> Iterable[Row]:
+    for step in steps:
+        for expansion in step.decision.expansions:
+            for first in range(0, len(expansion.items), CHUNK_ITEMS):
+                chunk = {"chunk_no": first // CHUNK_ITEMS, "items": expansion.items[first : first + CHUNK_ITEMS]}
+                yield {"job_id": step.state.job.job_id, "node_id": expansion.node_id, **chunk}
+
+
+def _changed(step: Step, child: NodeState) -> Row:
+    return {**_given(child, _CHANGED), "from_status": step.state.children[child.node_id].status}
+
+
+def _given(row: NodeState | FanOut, columns: Iterable[str]) -> Row:
+    """Return columns without those that are NULL, which a document need not say."""
+    values: Mapping[str, Any] = row.__dict__
+    return {name: values[name] for name in columns if values[name] is not None}

@@ -1,0 +1,281 @@
+"""Fan-outs through the services on a real database."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from core.payloads import PayloadRef, decode
+from core.wire import Beat, Release, ResultDisposition
+from repositories.database import AsyncPool
+from tests.integration.services.fans import Fans, bad, failed, good, of_items
+from tests.support.engine import Engine, HandWorker
+
+Start = Callable[..., Awaitable[Fans]]
+
+
+@pytest.fixture
+def start(pool: AsyncPool, tmp_path: Path) -> Start:
+    """Return how a job with a fan-out is created: items, then lines of its definition."""
+    return partial(Fans.start, pool, tmp_path / "blobs")
+
+
+async def test_a_job_with_a_fan_out_runs_to_its_end_with_results_in_item_order(start: Start) -> None:
+    fans = await start(["a", {"b": 1}, None])
+    messages = await fans.fresh()
+    assert [message.params for message in messages] == [
+        {"v": "a", "n": 0},
+        {"v": {"b": 1}, "n": 1},
+        {"v": None, "n": 2},
+    ]
+    for message in reversed(messages):
+        assert (await fans.worker.run(message)).disposition is ResultDisposition.APPLIED
+    job = await fans.engine.job(fans.job_id)
+    assert job.status == "COMPLETED"
+    assert job.outputs == {"all": [{"echoed_params": message.params} for message in messages]}
+    assert set((await fans.children()).values()) == {"COMPLETED"}
+    assert (await fans.row())["state"] == "done"
+    assert set((await fans.attempts()).values()) == {"reported"}
+
+
+async def test_no_items_end_the_job_at_once(start: Start) -> None:
+    fans = await start([])
+    await fans.advance()
+    job = await fans.engine.job(fans.job_id)
+    assert (job.status, job.outputs) == ("COMPLETED", {"all": []})
+
+
+async def test_many_results_in_one_call_move_the_window_by_as_many(start: Start) -> None:
+    fans = await start(range(1100), "max_concurrency: 90")
+    made = 0
+    while await fans.status() == "RUNNING":
+        messages = await fans.fresh()
+        made += len(messages)
+        assert 0 < len(messages) <= 90
+        await fans.worker.claim(*messages)
+        await fans.worker.complete(*messages)
+        await fans.engine.desk.settled()
+    assert made == 1100
+    assert await fans.status() == "COMPLETED"
+    assert (await fans.row())["succeeded"] == 1100
+
+
+async def test_a_child_is_tried_again_when_its_backoff_is_over(start: Start) -> None:
+    fans = await start([1, 2])
+    first, second = await fans.fresh()
+    await fans.worker.claim(first)
+    await fans.worker.report(failed(first, transient=True))
+    assert (await fans.children())["many__0"] == "WAITING"
+    await fans.advance()
+    assert (await fans.children())["many__0"] == "WAITING"
+    await fans.let_time_pass()
+    await fans.advance()
+    again, repeated = await fans.fresh()
+    assert (again.attempt, again.params) == (1, first.params)
+    assert (repeated.task_id, repeated.dispatch_no) == (second.task_id, 2)
+    await fans.worker.run(again)
+    await fans.worker.run(repeated)
+    assert await fans.status() == "COMPLETED"
+
+
+async def test_a_lost_worker_is_found_without_a_timer_and_costs_only_its_own_children(start: Start) -> None:
+    fans = await start([1, 2])
+    first, second = await fans.fresh()
+    await fans.worker.claim(first, second)
+    await fans.engine.lapse(first.task_id)
+    await fans.advance()
+    states = await fans.attempts()
+    assert (states[first.task_id], states[second.task_id]) == ("expired", "leased")
+    (again,) = await fans.fresh()
+    (late,) = await fans.worker.complete(first)
+    assert late.disposition is ResultDisposition.SUPERSEDED
+    await fans.worker.run(again)
+    await fans.worker.complete(second)
+    assert await fans.status() == "COMPLETED"
+
+
+async def test_a_result_that_stops_the_fan_out_reaches_children_that_were_not_loaded(start: Start) -> None:
+    fans = await start(range(9), "max_concurrency: 4")
+    messages = await fans.fresh()
+    await fans.worker.claim(messages[0], messages[1])
+    (answer,) = await fans.worker.report(failed(messages[0]))
+    assert answer.disposition is ResultDisposition.APPLIED
+    await fans.advance()
+    assert await fans.children() == {
+        "many__0": "FAILED",
+        "many__1": "DISPATCHED",
+        "many__2": "CANCELLED",
+        "many__3": "CANCELLED",
+    }
+    left = {one.node_id for one in await fans.engine.messages(fans.job_id)}
+    assert left <= {"many__0", "many__1"}
+    await fans.worker.complete(messages[1])
+    job = await fans.engine.job(fans.job_id)
+    assert job.status == "FAILED"
+    assert (job.error or {})["code"] == "FAN_OUT_FAILED"
+    found = await fans.row()
+    assert (found["succeeded"], found["failed"], found["skipped"], found["active"]) == (1, 1, 7, 0)
+    assert found["failures"][0]["index"] == 0
+
+
+async def test_the_deadline_reaches_every_child(start: Start) -> None:
+    fans = await start([1, 2, 3])
+    messages = await fans.fresh()
+    await fans.worker.claim(messages[0])
+    await fans.engine.query("UPDATE dagapp.dag_jobs SET deadline_at = dagapp.clock()")
+    await fans.advance()
+    assert await fans.status() == "FAILED"
+    assert set((await fans.children()).values()) == {"CANCELLED"}
+    assert set((await fans.attempts()).values()) == {"revoked"}
+    assert not [one for one in await fans.engine.messages() if one.task_id != messages[0].task_id]
+    answer = await fans.worker.beat(Beat(task_id=messages[0].task_id, token=messages[0].token))
+    assert [one.task_id for one in answer.revoked] == [messages[0].task_id]
+
+
+async def test_another_instance_goes_on_where_the_first_one_stopped(start: Start) -> None:
+    fans = await start([1, 2, 3, 4], "max_concurrency: 2")
+    first, second = await fans.fresh()
+    await fans.worker.run(first)
+    engine = fans.engine
+    fans.engine = Engine(engine.pool, engine.catalogue, owner_id="owner-2", blob_root=engine.blob_root)
+    other = HandWorker(fans.engine, worker_id="worker-2")
+    await other.run(second)
+    await fans.finish()
+    job = await fans.engine.job(fans.job_id)
+    assert [one["echoed_params"]["v"] for one in (job.outputs or {})["all"]] == [1, 2, 3, 4]
+
+
+async def test_a_result_while_another_transaction_holds_the_job_waits_in_the_inbox(start: Start) -> None:
+    fans = await start([1])
+    (message,) = await fans.fresh()
+    await fans.worker.claim(message)
+    async with fans.engine.pool.connection() as conn:
+        await conn.execute("SELECT 1 FROM dagapp.dag_jobs WHERE job_id = %s FOR NO KEY UPDATE", (fans.job_id,))
+        await fans.worker.complete(message)
+    assert await fans.status() == "RUNNING"
+    await fans.advance()
+    assert await fans.status() == "COMPLETED"
+
+
+async def test_an_unclaimed_child_is_sent_again_under_a_new_token(start: Start) -> None:
+    fans = await start([1])
+    (message,) = await fans.fresh()
+    await fans.let_time_pass()
+    await fans.advance()
+    (again,) = await fans.fresh()
+    assert (again.task_id, again.dispatch_no) == (message.task_id, 2)
+    (refused,) = await fans.worker.claim(message)
+    assert refused.outcome == "superseded"
+    await fans.worker.run(again)
+    assert await fans.status() == "COMPLETED"
+
+
+async def test_the_items_of_a_batch_end_one_by_one_in_results_and_heartbeats(start: Start) -> None:
+    fans = await start(range(6), "batch_size: 4\n    tolerate: {count: 1}")
+    first, second = await fans.fresh()
+    assert (first.items, second.items) == ((0, 1, 2, 3), (4, 5))
+    assert second.params == {"items": [{"index": n, "params": {"v": n, "n": n}} for n in (4, 5)]}
+    await fans.worker.claim(first, second)
+    await fans.worker.beat(Beat(task_id=first.task_id, token=first.token, outcomes=(good(0),)))
+    await fans.worker.beat(Beat(task_id=first.task_id, token=first.token, outcomes=(good(1), bad(2))))
+    await fans.worker.beat(Beat(task_id=first.task_id, token=first.token))
+    await fans.engine.lapse(first.task_id)
+    await fans.advance()
+    found = await fans.row()
+    assert (found["succeeded"], found["failed"]) == (2, 1)
+    (again,) = await fans.fresh()
+    assert (again.attempt, again.items) == (1, (3,))
+    await fans.worker.claim(again)
+    await fans.worker.report(of_items(again, good(3)), of_items(second, good(4), good(5)))
+    job = await fans.engine.job(fans.job_id)
+    assert job.outputs == {"all": [{"i": index} for index in (0, 1, 3, 4, 5)]}
+
+
+async def test_a_batch_that_is_sent_again_carries_only_what_is_left(start: Start) -> None:
+    fans = await start(range(3), "batch_size: 3")
+    (message,) = await fans.fresh()
+    await fans.worker.claim(message)
+    await fans.worker.report(Release(task_id=message.task_id, token=message.token, outcomes=(good(0),)))
+    (again,) = await fans.fresh()
+    assert (again.attempt, again.items) == (1, (1, 2))
+    await fans.let_time_pass()
+    await fans.advance()
+    (third,) = await fans.fresh()
+    assert (third.attempt, third.dispatch_no, third.items) == (1, 2, (1, 2))
+
+
+async def test_a_large_source_is_expanded_and_a_large_result_gathered_beside_the_evaluations(start: Start) -> None:
+    items = [{"number": number, "text": "x" * 1000} for number in range(1200)]
+    fans = await start(items, "max_concurrency: 1000")
+    assert (await fans.row())["item_count"] == 1200
+    await fans.finish()
+    job = await fans.engine.job(fans.job_id)
+    assert job.status == "COMPLETED", job.error
+    assert job.outputs_ref is not None
+    ref = PayloadRef.model_validate(job.outputs_ref)
+    value = decode(ref, await fans.engine.store.get(ref))
+    assert [one["echoed_params"]["v"]["number"] for one in value["all"]] == list(range(1200))
+
+
+async def test_a_cancel_reaches_every_child_and_its_worker(start: Start) -> None:
+    fans = await start([1, 2, 3])
+    messages = await fans.fresh()
+    await fans.worker.claim(messages[0])
+    answer = await fans.engine.order(fans.job_id, "cancel")
+    assert answer.job.status == "CANCELLED"
+    assert set((await fans.children()).values()) == {"CANCELLED"}
+    assert set((await fans.attempts()).values()) == {"revoked"}
+    stopped = await fans.worker.beat(Beat(task_id=messages[0].task_id, token=messages[0].token))
+    assert [one.task_id for one in stopped.revoked] == [messages[0].task_id]
+
+
+async def test_the_window_is_changed_while_it_runs(start: Start) -> None:
+    fans = await start(range(9), "max_concurrency: 2")
+    assert len(await fans.fresh()) == 2
+    await fans.engine.order(fans.job_id, "window", node_id="many", max_concurrency=5)
+    await fans.advance()
+    assert len(await fans.fresh()) == 3
+    assert (await fans.row())["max_concurrency"] == 5
+
+
+async def test_a_rerun_makes_children_anew_whose_attempts_were_never_used(start: Start) -> None:
+    fans = await start([1, 2])
+    first, second = await fans.fresh()
+    await fans.worker.run(first)
+    await fans.worker.claim(second)
+    await fans.worker.report(failed(second))
+    assert await fans.status() == "FAILED"
+    await fans.engine.order(fans.job_id, "retry")
+    again = await fans.fresh()
+    assert [(one.node_id, one.attempt, one.params["v"]) for one in again] == [("many__0", 1, 1), ("many__1", 1, 2)]
+    for message in again:
+        await fans.worker.run(message)
+    assert await fans.status() == "COMPLETED"
+
+
+async def test_a_paused_job_parks_its_children_and_sends_them_again_when_it_goes_on(start: Start) -> None:
+    fans = await start([1, 2], "max_concurrency: 1")
+    (message,) = await fans.fresh()
+    await fans.engine.order(fans.job_id, "pause")
+    (refused,) = await fans.worker.claim(message)
+    assert refused.outcome == "paused"
+    assert (await fans.attempts())[message.task_id] == "parked"
+    await fans.advance()
+    await fans.engine.order(fans.job_id, "resume")
+    (again,) = [one for one in await fans.fresh() if one.dispatch_no == 2]
+    await fans.worker.run(again)
+    await fans.finish()
+    assert await fans.status() == "COMPLETED"
+
+
+async def test_a_pause_switch_of_the_queue_holds_the_window(start: Start) -> None:
+    fans = await start([1, 2, 3], "max_concurrency: 1")
+    (message,) = await fans.fresh()
+    await fans.worker.claim(message)
+    await fans.engine.pause("queue:functionapp-tasks")
+    await fans.worker.complete(message)
+    assert await fans.fresh() == []
+    await fans.engine.pause("queue:functionapp-tasks", on=False)
+    await fans.finish()
+    assert await fans.status() == "COMPLETED"
