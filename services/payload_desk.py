@@ -33,12 +33,13 @@ log = logging.getLogger(__name__)
 
 APART_BYTES = 1 << 20
 """What is larger is read in a process of its own."""
-AT_A_TIME = 2
+AT_A_TIME = {"quick": 4, "slow": 2}
+"""What is read apart, and chores, hold up no small values."""
 REMEMBERED_BYTES = 4 << 20
 """JSON of answers that are kept: a node may need several, one after the other."""
 MAX_WAITING = 1000
 """Beyond so many, values are left to be asked for again."""
-SECONDS = 120.0
+SECONDS = 300.0
 STORAGE_PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0)
 DELIVERY_PAUSES = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 1.0)
 CRASHES = 3
@@ -67,24 +68,28 @@ class PayloadDesk:
     """Does a chore; set likewise."""
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     _sizes: dict[str, int] = field(default_factory=dict)
-    _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_A_TIME))
+    _turns: dict[str, asyncio.Semaphore] = field(
+        default_factory=lambda: {pace: asyncio.Semaphore(number) for pace, number in AT_A_TIME.items()}
+    )
 
     def want(self, job_id: str, needs: Iterable[Rendering]) -> None:
         """See to it that these values are made and that the job hears of it; returns at once."""
         for wanted in needs:
-            self._start(job_id, wanted.key, wanted.path, wanted.size_bytes, partial(self._make_patiently, wanted))
+            facts = {"job_id": job_id, "path": wanted.path, "read_bytes": wanted.size_bytes}
+            pace = "slow" if _is_apart(wanted) else "quick"
+            self._start(wanted.key, facts, partial(self._make_patiently, wanted), pace)
 
     def want_done(self, chores: Iterable[Chore]) -> None:
         """See to it that these chores are done and that their jobs hear of it; returns at once."""
         for chore in chores:
             if self.perform is None:
                 raise RuntimeError("nobody said how chores are done")
-            self._start(chore.job_id, chore.key, chore.key, 0, partial(self.perform, chore))
+            facts = {"job_id": chore.job_id, "path": chore.key}
+            self._start(chore.key, facts, partial(self.perform, chore), "slow")
 
-    def _start(self, job_id: str, key: str, path: str, read_bytes: int, make: Make) -> None:
+    def _start(self, key: str, facts: Mapping[str, Any], make: Make, pace: str) -> None:
         if key not in self._tasks and len(self._tasks) < MAX_WAITING:
-            extra = {"job_id": job_id, "path": path, "read_bytes": read_bytes}
-            self._tasks[key] = task = asyncio.create_task(self._serve(job_id, key, extra, make), name=path)
+            self._tasks[key] = task = asyncio.create_task(self._serve(key, facts, make, pace), name=facts["path"])
             task.add_done_callback(lambda _: self._tasks.pop(key, None))
 
     async def settled(self) -> None:
@@ -100,19 +105,19 @@ class PayloadDesk:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, job_id: str, key: str, extra: Mapping[str, Any], make: Make) -> None:
+    async def _serve(self, key: str, facts: Mapping[str, Any], make: Make, pace: str) -> None:
         started = time.monotonic()
         try:
-            async with self._turns:
+            async with self._turns[pace]:
                 answer = await make()
             self._remember(key, answer)
             failure = answer.error.code if answer.error else None
-            log.info("value made", extra={**extra, "seconds": round(time.monotonic() - started, 3), "error": failure})
-            await self._deliver(job_id)
+            log.info("value made", extra={**facts, "seconds": round(time.monotonic() - started, 3), "error": failure})
+            await self._deliver(facts["job_id"])
         except (StorageUnavailable, DatabaseUnavailable) as error:
-            log.warning("value not made yet", extra={**extra, "reason": str(error)})
+            log.warning("value not made yet", extra={**facts, "reason": str(error)})
         except Exception:
-            log.exception("value not made", extra=extra)
+            log.exception("value not made", extra=facts)
         finally:
             if (known := self.answers.get(key)) is not None and known.error is not None:
                 self._forget(key)
@@ -168,7 +173,7 @@ class PayloadDesk:
             MakerDied: The process for it ended without an answer.
         """
         try:
-            if wanted.size_bytes > APART_BYTES:
+            if _is_apart(wanted):
                 return await self._make_apart(wanted)
             return await self._make_here(wanted)
         except PayloadLost as lost:
@@ -195,6 +200,10 @@ class PayloadDesk:
             for ref in (*answer.refs.values(), *((answer.ref,) if answer.ref else ())):
                 await self.store.put_file(ref, Path(folder) / Path(ref.blob).name)
             return answer
+
+
+def _is_apart(wanted: Rendering) -> bool:
+    return wanted.size_bytes > APART_BYTES
 
 
 async def _ask_process(order: Order) -> Rendered:

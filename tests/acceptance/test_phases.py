@@ -57,7 +57,7 @@ def end_worker_in(platform: Platform, job_id: str, phase: int, number: signal.Si
         done = [run for _, run in phases_run(platform, job_id)]
         return holder(platform, job_id) if done and max(done) >= phase else None
 
-    name = wait_until(reached, f"phase {phase} of {job_id} finished", 60, every=0.02)
+    name = wait_until(reached, f"phase {phase} of {job_id} finished", 120, every=0.02)
     platform.stack.kill(name or "", number)
 
 

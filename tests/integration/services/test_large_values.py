@@ -164,6 +164,31 @@ async def test_large_outputs_of_a_job_lie_behind_a_reference_and_its_end_sees_th
     assert [one.outputs for one in engine.ended] == [{"count": ROWS}]
 
 
+async def test_values_that_take_long_hold_up_no_small_ones(
+    engine: Engine, worker: HandWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def take_long(order: Any) -> Any:
+        asked.set()
+        await released.wait()
+        raise MakerDied("enough")
+
+    monkeypatch.setattr(payload_desk, "_ask_process", take_long)
+    large = await engine.store.put("payloads/j/values/", encode(["x" * 100] * 20_000, "x"))
+    engine.desk.want("j", [rendering(large, f"{{{{ inputs.x }}}}{number}") for number in range(5)])
+    await asked.wait()
+    stored = await engine.jobs.order(workflow_id="large", inputs={"data": {"x": "y" * 100_000}})
+    async with pipelined(engine.pool) as conn:
+        (job,) = await engine.jobs.create_many(conn, [stored])
+    await await_until(lambda: _has_message(engine, job.job_id), "its first task is sent")
+    await engine.desk.close()
+
+
+async def _has_message(engine: Engine, job_id: str) -> bool:
+    return bool(await engine.messages(job_id))
+
+
 async def test_a_node_that_needs_one_value_after_the_other_gets_them(engine: Engine, worker: HandWorker) -> None:
     job = await create(engine, {}, "choosing")
     await report_large(engine, worker, await engine.message(job.job_id), {"rows": ROWS, "n": 3000})
