@@ -13,6 +13,67 @@ from repositories.documents import Pending, document_of, send
 
 Row = Mapping[str, Any]
 
+_WRITE = """
+WITH doc AS MATERIALIZED (SELECT %(document)s::jsonb AS d),
+opened AS (
+    INSERT INTO dagapp.dag_fan_outs
+        (job_id, node_id, state, item_count, child_count, batch_size, max_concurrency, tolerated,
+         next_child, active, succeeded, failed, skipped, failures, wake_at, created_at, completed_at,
+         first_attempt)
+    SELECT job_id, node_id, state, item_count, child_count, batch_size, max_concurrency, tolerated,
+        next_child, active, succeeded, failed, skipped, failures, wake_at, created_at, completed_at,
+        first_attempt
+    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_fan_outs, d -> 'opened')
+),
+fan_outs AS (
+    UPDATE dagapp.dag_fan_outs AS f
+    SET state = u.state, max_concurrency = u.max_concurrency, next_child = u.next_child, active = u.active,
+        succeeded = u.succeeded, failed = u.failed, skipped = u.skipped,
+        failures = coalesce(u.failures, f.failures), wake_at = u.wake_at, completed_at = u.completed_at
+    FROM doc, jsonb_to_recordset(d -> 'fan_outs') AS u(
+        job_id text, node_id text, state text, max_concurrency integer, next_child integer, active integer,
+        succeeded integer, failed integer, skipped integer, failures jsonb, wake_at timestamptz,
+        completed_at timestamptz)
+    WHERE f.job_id = ANY(%(fan_out_jobs)s) AND f.job_id = u.job_id AND f.node_id = u.node_id
+),
+items AS (
+    INSERT INTO dagapp.dag_fan_out_items (job_id, node_id, chunk_no, items)
+    SELECT job_id, node_id, chunk_no, items
+    FROM doc, jsonb_to_recordset(d -> 'items') AS i(
+        job_id text, node_id text, chunk_no integer, items jsonb)
+),
+created AS (
+    INSERT INTO dagapp.dag_node_states
+        (job_id, node_id, status, task_id, attempt, input_params, input_ref, error, parent_node_id,
+         fan_out_index, first_dispatched_at, dispatched_at, completed_at, outcomes)
+    SELECT job_id, node_id, status, task_id, attempt, input_params, input_ref, error, parent_node_id,
+        fan_out_index, first_dispatched_at, dispatched_at, completed_at, outcomes
+    FROM doc, jsonb_to_recordset(d -> 'created') AS c(
+        job_id text, node_id text, status text, task_id text, attempt integer, input_params jsonb,
+        input_ref jsonb, error jsonb, parent_node_id text, fan_out_index integer,
+        first_dispatched_at timestamptz, dispatched_at timestamptz, completed_at timestamptz,
+        outcomes jsonb)
+),
+changed AS (
+    UPDATE dagapp.dag_node_states AS n
+    SET status = u.status, task_id = u.task_id, attempt = u.attempt, retries_used = u.retries_used,
+        losses_used = u.losses_used, not_before = u.not_before, waiting_for = u.waiting_for,
+        output = u.output, output_ref = u.output_ref, outcomes = u.outcomes, error = u.error,
+        ready_at = u.ready_at, dispatched_at = u.dispatched_at, started_at = u.started_at,
+        completed_at = u.completed_at
+    FROM doc, jsonb_to_recordset(d -> 'changed') AS u(
+        job_id text, node_id text, from_status text, status text, task_id text, attempt integer,
+        retries_used integer, losses_used integer, not_before timestamptz, waiting_for jsonb, output jsonb,
+        output_ref jsonb, outcomes jsonb, error jsonb, ready_at timestamptz, dispatched_at timestamptz,
+        started_at timestamptz, completed_at timestamptz)
+    WHERE n.job_id = ANY(%(job_ids)s) AND n.node_id = ANY(%(node_ids)s)
+        AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
+    RETURNING n.node_id
+)
+SELECT count(*) FROM changed
+"""
+"""One statement for `FanOutDecisionRepository.write`, apart from it for its length."""
+
 
 class FanOutDecisionRepository:
     """SQL on fan-outs and children, in the caller's transaction, which holds the locks of what it updates."""
@@ -41,65 +102,7 @@ class FanOutDecisionRepository:
         return await send(
             self._conn,
             scalar_row,
-            """
-            WITH doc AS MATERIALIZED (SELECT %(document)s::jsonb AS d),
-            opened AS (
-                INSERT INTO dagapp.dag_fan_outs
-                    (job_id, node_id, state, item_count, child_count, batch_size, max_concurrency, tolerated,
-                     next_child, active, succeeded, failed, skipped, failures, wake_at, created_at, completed_at,
-                     first_attempt)
-                SELECT job_id, node_id, state, item_count, child_count, batch_size, max_concurrency, tolerated,
-                    next_child, active, succeeded, failed, skipped, failures, wake_at, created_at, completed_at,
-                    first_attempt
-                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_fan_outs, d -> 'opened')
-            ),
-            fan_outs AS (
-                UPDATE dagapp.dag_fan_outs AS f
-                SET state = u.state, max_concurrency = u.max_concurrency, next_child = u.next_child, active = u.active,
-                    succeeded = u.succeeded, failed = u.failed, skipped = u.skipped,
-                    failures = coalesce(u.failures, f.failures), wake_at = u.wake_at, completed_at = u.completed_at
-                FROM doc, jsonb_to_recordset(d -> 'fan_outs') AS u(
-                    job_id text, node_id text, state text, max_concurrency integer, next_child integer, active integer,
-                    succeeded integer, failed integer, skipped integer, failures jsonb, wake_at timestamptz,
-                    completed_at timestamptz)
-                WHERE f.job_id = ANY(%(fan_out_jobs)s) AND f.job_id = u.job_id AND f.node_id = u.node_id
-            ),
-            items AS (
-                INSERT INTO dagapp.dag_fan_out_items (job_id, node_id, chunk_no, items)
-                SELECT job_id, node_id, chunk_no, items
-                FROM doc, jsonb_to_recordset(d -> 'items') AS i(
-                    job_id text, node_id text, chunk_no integer, items jsonb)
-            ),
-            created AS (
-                INSERT INTO dagapp.dag_node_states
-                    (job_id, node_id, status, task_id, attempt, input_params, input_ref, error, parent_node_id,
-                     fan_out_index, first_dispatched_at, dispatched_at, completed_at, outcomes)
-                SELECT job_id, node_id, status, task_id, attempt, input_params, input_ref, error, parent_node_id,
-                    fan_out_index, first_dispatched_at, dispatched_at, completed_at, outcomes
-                FROM doc, jsonb_to_recordset(d -> 'created') AS c(
-                    job_id text, node_id text, status text, task_id text, attempt integer, input_params jsonb,
-                    input_ref jsonb, error jsonb, parent_node_id text, fan_out_index integer,
-                    first_dispatched_at timestamptz, dispatched_at timestamptz, completed_at timestamptz,
-                    outcomes jsonb)
-            ),
-            changed AS (
-                UPDATE dagapp.dag_node_states AS n
-                SET status = u.status, task_id = u.task_id, attempt = u.attempt, retries_used = u.retries_used,
-                    losses_used = u.losses_used, not_before = u.not_before, waiting_for = u.waiting_for,
-                    output = u.output, output_ref = u.output_ref, outcomes = u.outcomes, error = u.error,
-                    ready_at = u.ready_at, dispatched_at = u.dispatched_at, started_at = u.started_at,
-                    completed_at = u.completed_at
-                FROM doc, jsonb_to_recordset(d -> 'changed') AS u(
-                    job_id text, node_id text, from_status text, status text, task_id text, attempt integer,
-                    retries_used integer, losses_used integer, not_before timestamptz, waiting_for jsonb, output jsonb,
-                    output_ref jsonb, outcomes jsonb, error jsonb, ready_at timestamptz, dispatched_at timestamptz,
-                    started_at timestamptz, completed_at timestamptz)
-                WHERE n.job_id = ANY(%(job_ids)s) AND n.node_id = ANY(%(node_ids)s)
-                    AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
-                RETURNING n.node_id
-            )
-            SELECT count(*) FROM changed
-            """,
+            _WRITE,
             {
                 "document": document_of(
                     opened=opened, fan_outs=fan_outs, items=items, created=created, changed=changed
