@@ -34,6 +34,7 @@ from orchestrator.routes import (
     bootstrap,
     callbacks,
     commands,
+    dead_letters,
     health,
     job_batches,
     jobs,
@@ -63,6 +64,7 @@ from services.audit import AuditService
 from services.chores import ChoreService
 from services.claims import ClaimService
 from services.commands import CommandService
+from services.dead_letters import DeadLetterService
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
 from services.pauses import PauseService
@@ -91,6 +93,7 @@ ROUTERS: Sequence[APIRouter] = (
     jobs.router,
     commands.router,
     pauses.router,
+    dead_letters.router,
     values.router,
     workflows.router,
     callbacks.router,
@@ -182,6 +185,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         claims=ClaimService(pool, settings.lease_seconds),
         commands=CommandService(pool, advance, waiters.ended),
         pauses=PauseService(pool, shelf),
+        dead_letters=DeadLetterService(pool),
         recover=recover,
         guard=guard,
         waiters=waiters,
@@ -278,7 +282,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     ctx.listener.start()
     task = asyncio.create_task(_run(ctx), name="loop")
     chores = asyncio.create_task(upkeep(_chores(ctx)), name="upkeep")
-    watch = asyncio.create_task(upkeep((ctx.pauses.release_held,), WATCH_SECONDS), name="watch")
+    watch = asyncio.create_task(
+        upkeep((ctx.pauses.release_held, ctx.dead_letters.take_over), WATCH_SECONDS), name="watch"
+    )
     hooks = asyncio.create_task(ctx.webhook_loop.run(), name="webhooks")
     app.state.drain = lambda: drain(ctx, task)
     log.info("orchestrator started", extra={"owner_id": ctx.owner_id, "workflows": len(ctx.shelf.catalogue.workflows)})

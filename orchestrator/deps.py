@@ -30,6 +30,7 @@ from services.approvals import ApprovalService
 from services.audit import AuditService
 from services.claims import ClaimService
 from services.commands import CommandService
+from services.dead_letters import DeadLetterService
 from services.definitions import Shelf
 from services.jobs import JobService
 from services.pauses import PauseService
@@ -84,6 +85,7 @@ class Context:
     claims: ClaimService
     commands: CommandService
     pauses: PauseService
+    dead_letters: DeadLetterService
     recover: RecoverService
     guard: OutageGuard
     waiters: JobWaiters

@@ -323,11 +323,11 @@ class DeadLetter(Table):
     job_id: Annotated[str | None, Column("varchar(64)")] = None
     body: Annotated[Any, Column("jsonb")] = Field(description="As received, without its token.")
     reason: str
-    classification: str = Field(description="unreadable | unknown_task | refused | …")
+    classification: str = Field(description="One of `core.dead_letters.Kind`.")
     delivery_count: Annotated[int, Column(default="0")] = 0
     dead_at: datetime
     resolved_at: datetime | None = None
-    resolution: str | None = Field(default=None, description="replayed | discarded | job_ended")
+    resolution: str | None = Field(default=None, description="replayed | attempt_over | discarded")
     resolved_by: str | None = None
 
 

@@ -35,6 +35,7 @@ from services.advance import AdvanceService, advance_one, with_all_children
 from services.chores import ChoreService
 from services.claims import ClaimService
 from services.commands import Answer, CommandService, Order
+from services.dead_letters import DeadLetterService
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
 from services.loading_fan_outs import Scope
@@ -93,6 +94,7 @@ class Engine:
         self.claims = ClaimService(self.pool, self.lease_seconds)
         self.commands = CommandService(self.pool, self.advance_service)
         self.pauses = PauseService(self.pool, Shelf(self.catalogue))
+        self.dead_letters = DeadLetterService(self.pool)
 
     async def _note_end(self, conn: Connection, job: Job) -> None:
         self.ended.append(job)

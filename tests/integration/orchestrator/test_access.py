@@ -124,6 +124,7 @@ ALLOWED = {
         "POST /api/v1/commands/{kind}",
         "PUT /api/v1/settings/pauses/{switch}",
         "DELETE /api/v1/settings/pauses/{switch}",
+        *(f"POST /api/v1/dead-letters/{{dead_letter_id}}/{one}" for one in ("replay", "discard")),
         "POST /api/v1/webhooks/deliveries/{delivery_id}/replay",
         "POST /api/v1/bootstrap/deploy",
         "POST /api/v1/bootstrap/migrate",
@@ -141,7 +142,8 @@ async def test_a_mutation_by_the_wrong_role_is_403(door: Door, routes: list[tupl
 
 
 async def test_operational_reads_need_an_operator(door: Door, routes: list[tuple[str, str]]) -> None:
-    prefixes = ("/api/v1/jobs", "/api/v1/workflows", "/api/v1/bootstrap", "/api/v1/scale", "/health")
+    areas = ("jobs", "workflows", "bootstrap", "scale", "settings", "dead-letters")
+    prefixes = ("/health", *(f"/api/v1/{area}" for area in areas))
     reads = [route for route in routes if route[0] == "GET" and route[1].startswith(prefixes)]
     assert len(reads) >= 10
     for route in reads:
