@@ -29,6 +29,11 @@ def split_task_id(task: str) -> tuple[JobId, NodeId, int] | None:
     return JobId(job), NodeId(node), int(attempt)
 
 
+def job_id_of_inputs(workflow_id: str, inputs: Mapping[str, object]) -> JobId:
+    """Return the id of the one job that a workflow has for resolved inputs, when it deduplicates by them."""
+    return JobId(digest({"workflow_id": workflow_id, "inputs": inputs}))
+
+
 def message_id(task: str, dispatch_no: int) -> str:
     """Return the broker message id of one dispatch of one attempt (at most 128 characters)."""
     return f"{task}.{dispatch_no}"

@@ -105,6 +105,16 @@ class JobRepository:
         cursor = await self._conn.execute("SELECT job_id FROM dagapp.dag_jobs WHERE job_id = ANY(%s)", (list(job_ids),))
         return {row[0] for row in await cursor.fetchall()}
 
+    async def lock_names(self, job_ids: Iterable[str]) -> None:
+        """Let creators of jobs by these ids pass one at a time, until the transaction ends."""
+        await self._conn.execute(
+            """
+            SELECT pg_advisory_xact_lock(hashtextextended('job|' || job_id, 0))
+            FROM unnest(%s::text[]) AS job_id
+            """,
+            (sorted(set(job_ids)),),
+        )
+
     async def newest(self, status: JobStatus | None, limit: int) -> Sequence[Job]:
         """Return the newest jobs, of one status or of all."""
         async with self._conn.cursor(row_factory=class_row(Job)) as cursor:

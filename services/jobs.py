@@ -8,11 +8,13 @@ from typing import Any
 
 from core.dag.definition import Workflow
 from core.dag.inputs import resolve_inputs, resolve_priority
-from core.ids import JobId
+from core.errors import WorkflowError
+from core.ids import JobId, job_id_of_inputs
 from core.models.engine import Job
 from core.payloads import PayloadRef, split, value_prefix
 from core.statuses import JobStatus
 from repositories.commands import CommandRepository
+from repositories.jobs import JobRepository
 from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
 from repositories.workflows import WorkflowRepository
 from services.definitions import Definitions, Shelf
@@ -44,6 +46,14 @@ class Order:
     priority: int
     correlation_id: str | None = None
     submitted_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A job that was created now, or the one that was there for the same inputs."""
+
+    job: Job
+    existing: bool = False
 
 
 class JobService:
@@ -81,7 +91,7 @@ class JobService:
         """
         workflow = self._shelf.catalogue.get(workflow_id, version)
         resolved, level = resolve_inputs(workflow, inputs), resolve_priority(priority, workflow.priority)
-        job_id, (rest, large) = new_job_id(), split(resolved)
+        job_id, (rest, large) = _job_id(workflow, resolved), split(resolved)
         prefix = value_prefix(job_id)
         refs = {name: await self._desk.store.put(prefix, large[name]) for name in large}
         return Order(workflow, StoredInputs(job_id, rest, refs), level, submitted_by=submitted_by)
@@ -123,14 +133,40 @@ class JobService:
         Raises:
             NotFound: No such workflow or version.
             ParameterMissing, ParameterInvalid: The inputs or the priority do not fit.
+            WorkflowError: The workflow deduplicates, and the job would work for a request.
         """
         workflow = self._shelf.catalogue.get(workflow_id, version)
-        stored = StoredInputs(new_job_id(), resolve_inputs(workflow, inputs))
+        if correlation_id is not None and workflow.deduplicate is not None:
+            raise WorkflowError(f"{workflow_id} deduplicates, so the submit of a platform cannot start it")
+        resolved = resolve_inputs(workflow, inputs)
+        stored = StoredInputs(_job_id(workflow, resolved), resolved)
         level = resolve_priority(priority, workflow.priority)
         (job,) = await self.create_many(conn, [Order(workflow, stored, level, correlation_id, submitted_by)])
         return job
 
     async def create_many(self, conn: Connection, orders: Sequence[Order]) -> list[Job]:
+        """Create jobs as `create_or_find` does and return them in order."""
+        return [created.job for created in await self.create_or_find(conn, orders)]
+
+    async def create_or_find(self, conn: Connection, orders: Sequence[Order]) -> list[Created]:
+        """Store jobs, in order; of a workflow that deduplicates, return the one that has the same inputs."""
+        unique = {order.stored.job_id: order for order in orders}
+        named = [job_id for job_id, order in unique.items() if order.workflow.deduplicate is not None]
+        known: dict[str, Job] = {}
+        if named:
+            jobs = JobRepository(conn)
+            await jobs.lock_names(named)
+            known = {job.job_id: job for job in await (await jobs.get_many(named)).rows()}
+        new = [order for job_id, order in unique.items() if job_id not in known]
+        made = {job.job_id: job for job in (await self._create(conn, new) if new else ())}
+        answers = []
+        for order in orders:
+            job_id = order.stored.job_id
+            answers.append(Created(made[job_id]) if job_id in made else Created(known[job_id], existing=True))
+            known |= {job_id: made.pop(job_id)} if job_id in made else {}
+        return answers
+
+    async def _create(self, conn: Connection, orders: Sequence[Order]) -> list[Job]:
         """Store jobs with their nodes and first tasks, each with one statement for all, and return them in order."""
         (moment,) = await (await CommandRepository(conn).moment([])).rows()
         owner = self._current_owner()
@@ -159,6 +195,10 @@ class JobService:
 def new_job_id() -> JobId:
     """Return a random job id; it has no underscore."""
     return JobId(uuid.uuid4().hex)
+
+
+def _job_id(workflow: Workflow, resolved: Mapping[str, Any]) -> JobId:
+    return new_job_id() if workflow.deduplicate is None else job_id_of_inputs(workflow.workflow_id, resolved)
 
 
 def _new_job(order: Order, owner_id: str | None, now: datetime) -> Job:

@@ -11,7 +11,7 @@ from core.dag.problems import Report
 from core.dag.yaml_source import Path
 
 PLANNED_NODE_WORDS = frozenset({"concurrency"})
-PLANNED_WORDS = frozenset({"concurrency", "deduplicate"})
+PLANNED_WORDS = frozenset({"concurrency"})
 
 
 def canonical(raw: Mapping[str, Any], report: Report) -> dict[str, Any]:

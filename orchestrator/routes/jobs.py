@@ -7,16 +7,17 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from core.errors import NotFound
+from core.errors import Conflict, NotFound
 from core.identity import Role
 from core.models.engine import Attempt, Job, JobEvent, NodeState
 from core.statuses import JobStatus
-from orchestrator.deps import context, json_response, parsed
+from orchestrator.deps import Context, context, json_response, parsed
 from repositories.attempts import AttemptRepository
 from repositories.database import transaction
 from repositories.events import EventRepository
 from repositories.jobs import JobRepository
 from repositories.nodes import NodeRepository
+from services.commands import UNSUCCESSFUL, Order
 from services.work import pipelined
 
 MAX_WAIT_SECONDS = 300.0
@@ -40,6 +41,7 @@ class JobCreated(BaseModel):
 
     job_id: str
     status: JobStatus
+    existing: bool = Field(default=False, description="The workflow deduplicates, and the job was there already.")
 
 
 class JobView(BaseModel):
@@ -118,18 +120,37 @@ class EventList(BaseModel):
     next_after: int | None
 
 
-@router.post("", status_code=202)
-async def create_job(request: Request) -> Response:
-    """Start a run of a workflow."""
+@router.post("", status_code=202, response_model=JobCreated)
+async def create_job(
+    request: Request,
+    rerun: Annotated[bool, Query(description="Start a deduplicated job anew that failed or was cancelled.")] = False,
+) -> Response:
+    """Start a run of a workflow; of one that deduplicates, answer with the job that has the same inputs."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CreateJob)
     order, ends = await ctx.jobs.order(**dict(wanted), submitted_by=caller.subject), ctx.waiters.ends
     async with pipelined(ctx.pool) as conn:
-        (job,) = await ctx.jobs.create_many(conn, [order])
-    ctx.waiters.created([job], ends)
-    created = JobCreated(job_id=job.job_id, status=job.status)
-    return json_response(created, 202, {"Location": f"/api/v1/jobs/{job.job_id}"})
+        (made,) = await ctx.jobs.create_or_find(conn, [order])
+    job = made.job
+    if not made.existing:
+        ctx.waiters.created([job], ends)
+    elif rerun and job.status in UNSUCCESSFUL:
+        job = await _rerun(ctx, job, caller.subject)
+    created = JobCreated(job_id=job.job_id, status=job.status, existing=made.existing)
+    return json_response(created, 200 if made.existing else 202, {"Location": f"/api/v1/jobs/{job.job_id}"})
+
+
+async def _rerun(ctx: Context, job: Job, actor: str) -> Job:
+    """Start an unsuccessful job anew from its start; when somebody was faster, his state is the answer."""
+    args = {"only_unsuccessful": True}
+    try:
+        return (await ctx.commands.order(job.job_id, Order("rerun", actor, "created again", args))).job
+    except Conflict as conflict:
+        if conflict.detail.code != "JOB_NOT_FAILED":
+            raise
+    async with transaction(ctx.pool) as conn:
+        return await JobRepository(conn).get(job.job_id) or job
 
 
 @router.get("")

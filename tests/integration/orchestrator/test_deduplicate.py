@@ -1,0 +1,40 @@
+"""Deduplicated jobs over HTTP."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.integration.orchestrator.conftest import StartOrchestrator
+from tests.support.doors import Door
+
+ONCE = """
+workflow_id: once
+version: 1
+deduplicate: inputs
+inputs: {a: {type: integer, default: 1}}
+nodes:
+  start: {type: start, next: work}
+  work: {handler: echo, params: {v: "{{ inputs.a }}"}, next: end}
+  end: {type: end}
+"""
+
+
+async def create(door: Door, query: str = "") -> tuple[int, Any]:
+    body = {"workflow_id": "once"}
+    return await door.call("POST", f"/api/v1/jobs{query}", body=body, caller="operator", service="gateway")
+
+
+async def test_the_answer_says_that_the_job_was_there_and_a_cancelled_one_runs_again_on_wish(
+    start: StartOrchestrator, tmp_path: Path
+) -> None:
+    folder = tmp_path / "workflows"
+    folder.mkdir()
+    (folder / "once.yaml").write_text(ONCE)
+    async with start(workflows_dir=folder) as door:
+        status, first = await create(door)
+        assert (status, first["existing"], first["status"]) == (202, False, "RUNNING")
+        job_id = first["job_id"]
+        assert await create(door, "?rerun=true") == (200, {"job_id": job_id, "status": "RUNNING", "existing": True})
+        await door.call("POST", f"/api/v1/jobs/{job_id}/cancel", caller="operator", service="gateway")
+        assert (await create(door))[1] == {"job_id": job_id, "status": "CANCELLED", "existing": True}
+        assert (await create(door, "?rerun=true"))[1] == {"job_id": job_id, "status": "RUNNING", "existing": True}
+        assert (await door.job(job_id))["run_no"] == 2
