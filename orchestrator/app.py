@@ -66,6 +66,7 @@ from services.claims import ClaimService
 from services.commands import CommandService
 from services.dead_letters import DeadLetterService
 from services.definitions import Definitions, Shelf
+from services.insight import InsightService
 from services.jobs import JobService
 from services.pauses import PauseService
 from services.payload_desk import PayloadDesk
@@ -186,6 +187,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         commands=CommandService(pool, advance, waiters.ended),
         pauses=PauseService(pool, shelf),
         dead_letters=DeadLetterService(pool),
+        insight=InsightService(pool, definitions),
         recover=recover,
         guard=guard,
         waiters=waiters,

@@ -32,6 +32,7 @@ from services.claims import ClaimService
 from services.commands import CommandService
 from services.dead_letters import DeadLetterService
 from services.definitions import Shelf
+from services.insight import InsightService
 from services.jobs import JobService
 from services.pauses import PauseService
 from services.payload_desk import PayloadDesk
@@ -86,6 +87,7 @@ class Context:
     commands: CommandService
     pauses: PauseService
     dead_letters: DeadLetterService
+    insight: InsightService
     recover: RecoverService
     guard: OutageGuard
     waiters: JobWaiters

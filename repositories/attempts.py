@@ -85,7 +85,7 @@ class AttemptRepository:
             SELECT a.task_id, a.job_id, a.node_id, a.attempt, a.dispatch_no, a.state, a.queue, a.handler, a.priority,
                 a.params_digest, a.token_hash, a.timeout_seconds, a.queued_at, a.redispatch_at, a.claim_id,
                 a.worker_id, a.leased_at, a.lease_expires_at, a.ended_at, a.progress, a.peak_rss_bytes, a.reason,
-                a.heartbeat_timeout_seconds, a.child, a.outcomes, a.queue_expires_at,
+                a.heartbeat_timeout_seconds, a.child, a.outcomes, a.queue_expires_at, a.no_fit,
                 EXISTS (SELECT FROM dagapp.dag_jobs AS j
                 WHERE j.job_id = a.job_id AND (j.paused_at IS NOT NULL OR EXISTS (
                     SELECT FROM dagapp.dag_settings AS s
@@ -129,17 +129,29 @@ class AttemptRepository:
             (list(task_ids),),
         )
 
-    async def leased_of_job(self, job_id: str) -> list[Attempt]:
-        """Return the attempts of a job that workers are at, unlocked."""
+    async def note_no_fit(self, lacking: Mapping[str, str]) -> None:
+        """Note what queued attempts did not find with a worker: task id to what was lacking."""
+        await self._conn.execute(
+            """
+            UPDATE dagapp.dag_attempts AS a SET no_fit = u.lacking
+            FROM unnest(%s::text[], %s::text[]) AS u(task_id, lacking)
+            WHERE a.task_id = ANY(%s) AND a.task_id = u.task_id AND a.state = 'queued'
+            """,
+            (list(lacking), list(lacking.values()), list(lacking)),
+        )
+
+    async def of_tasks(self, task_ids: Iterable[str]) -> list[Attempt]:
+        """Return the attempts of these tasks, unlocked."""
         async with self._conn.cursor(row_factory=class_row(Attempt)) as cursor:
             await cursor.execute(
                 """
                 SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
                     token_hash, timeout_seconds, queued_at, redispatch_at, claim_id, worker_id, leased_at,
-                    lease_expires_at, ended_at, progress, peak_rss_bytes, reason, heartbeat_timeout_seconds, child
-                FROM dagapp.dag_attempts WHERE job_id = %s AND state = 'leased'
+                    lease_expires_at, ended_at, progress, peak_rss_bytes, reason, heartbeat_timeout_seconds, child,
+                    no_fit
+                FROM dagapp.dag_attempts WHERE task_id = ANY(%s)
                 """,
-                (job_id,),
+                (list(task_ids),),
             )
             return await cursor.fetchall()
 

@@ -96,15 +96,22 @@ class PauseRepository:
             """
             INSERT INTO dagapp.dag_job_events (job_id, event_type, event_status, event_data, created_at)
             SELECT j.job_id, %(event)s, j.status, %(data)s, dagapp.clock() FROM dagapp.dag_jobs AS j
-            WHERE j.job_id = ANY(%(jobs)s) AND (%(queue)s::text IS NULL OR EXISTS (
-                SELECT FROM dagapp.dag_attempts AS a
-                WHERE a.job_id = j.job_id AND a.queue = %(queue)s AND a.state IN ('queued', 'parked')))
+            WHERE j.job_id = ANY(%(jobs)s) AND (%(queue)s::text IS NULL
+                OR EXISTS (
+                    SELECT FROM dagapp.dag_attempts AS a WHERE a.job_id = j.job_id AND a.queue = %(queue)s
+                        AND a.state IN ('queued', 'parked') AND NOT a.child)
+                OR EXISTS (
+                    SELECT FROM dagapp.dag_attempts AS a WHERE a.job_id = j.job_id AND a.queue = %(queue)s
+                        AND a.state IN ('queued', 'parked') AND a.child))
             """,
             {"event": event, "data": Jsonb(data), "jobs": list(job_ids), "queue": queue},
         )
 
     async def held_for_nothing(self, limit: int) -> list[str]:
-        """Return jobs that say a switch holds them which does not, or have parked tasks that nothing holds."""
+        """Return jobs that say a switch holds them which does not, or have parked tasks that nothing holds.
+
+        Children are asked for by themselves, as their index is.
+        """
         cursor = await self._conn.execute(
             """
             WITH switches AS MATERIALIZED (
@@ -115,8 +122,12 @@ class PauseRepository:
                 SELECT FROM jsonb_array_elements_text(waiting_for -> 'detail') AS noted(switch)
                 WHERE noted.switch <> 'job' AND noted.switch NOT IN (SELECT switch FROM switches))
             UNION
-            SELECT a.job_id FROM dagapp.dag_attempts AS a JOIN dagapp.dag_jobs AS j ON j.job_id = a.job_id
-            WHERE a.state = 'parked' AND j.status IN ('PENDING', 'RUNNING') AND j.paused_at IS NULL
+            SELECT a.job_id FROM (
+                SELECT job_id, queue FROM dagapp.dag_attempts WHERE state = 'parked' AND NOT child
+                UNION ALL
+                SELECT job_id, queue FROM dagapp.dag_attempts WHERE state = 'parked' AND child
+            ) AS a JOIN dagapp.dag_jobs AS j ON j.job_id = a.job_id
+            WHERE j.status IN ('PENDING', 'RUNNING') AND j.paused_at IS NULL
                 AND (j.wake_at IS NULL OR j.wake_at > dagapp.clock())
                 AND NOT EXISTS (SELECT FROM switches WHERE switch = ANY(
                     ARRAY['all', 'workflow:' || j.workflow_id, 'queue:' || a.queue]))

@@ -30,7 +30,7 @@ class ResetRepository:
             """
             UPDATE dagapp.dag_attempts
             SET state = 'revoked', reason = 'the node starts anew', ended_at = dagapp.clock(), redispatch_at = NULL
-            WHERE job_id = %s AND state IN ('queued', 'parked', 'leased') AND node_id = ANY(ARRAY(
+            WHERE job_id = %s AND state IN ('queued', 'parked', 'leased') AND child AND node_id = ANY(ARRAY(
                 SELECT node_id FROM dagapp.dag_node_states WHERE job_id = %s AND parent_node_id = ANY(%s)))
             RETURNING task_id
             """,

@@ -87,6 +87,8 @@ class ClaimService:
             )
             answers, granted, parked = self._answer(request, found, room)
             await self._write(conn, request, [(found[task], claim) for task, claim in granted.items()], parked)
+            if lacking := _lacking(answers, found):
+                await AttemptRepository(conn).note_no_fit(lacking)
         return answers
 
     def _answer(
@@ -184,6 +186,15 @@ async def _checkpoints(conn: Connection, attempts: Iterable[Attempt]) -> Mapping
         return {}
     pending = await CheckpointRepository(conn).of_nodes({one.job_id for one in later}, {one.node_id for one in later})
     return {(one.job_id, one.node_id): one for one in await pending.rows()}
+
+
+def _lacking(answers: Iterable[ClaimAnswer], found: Mapping[str, Claimed]) -> dict[str, str]:
+    """Return what tasks did not find that did not miss the same at the claim before; rarely anything to write."""
+    return {
+        answer.task_id: answer.reason
+        for answer in answers
+        if answer.outcome is ClaimOutcome.NO_FIT and answer.reason and found[answer.task_id].no_fit != answer.reason
+    }
 
 
 def _verdict(

@@ -73,6 +73,7 @@ class Job(Table):
         Index("correlation", ("correlation_id",), where="correlation_id IS NOT NULL"),
         Index("parent", ("parent_task_id",), where="parent_task_id IS NOT NULL"),
         Index("created", ("created_at",)),
+        Index("history", ("workflow_id", "completed_at"), where="status = 'COMPLETED'"),
     )
 
     job_id: Annotated[str, Column("varchar(64)")]
@@ -193,6 +194,7 @@ class Attempt(Table):
         default=None, description="Of a batch: what its worker said of single items in heartbeats."
     )
     queue_expires_at: datetime | None = Field(default=None, description="When to look whether it is given up.")
+    no_fit: str | None = Field(default=None, description="What the newest worker that had no room for it lacked.")
 
 
 class TaskResultRow(Table):

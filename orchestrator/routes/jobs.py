@@ -7,17 +7,17 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from core.dag.progress import Progress
 from core.errors import Conflict, NotFound
 from core.identity import Role
-from core.models.engine import Attempt, Job, JobEvent, NodeState
-from core.statuses import JobStatus
+from core.models.engine import Job, JobEvent, NodeState
+from core.statuses import AttemptState, JobStatus
 from orchestrator.deps import Context, context, json_response, parsed
-from repositories.attempts import AttemptRepository
 from repositories.database import transaction
 from repositories.events import EventRepository
 from repositories.jobs import JobRepository
-from repositories.nodes import NodeRepository
 from services.commands import UNSUCCESSFUL, Order
+from services.insight import NodeInsight
 from services.work import pipelined
 
 MAX_WAIT_SECONDS = 300.0
@@ -71,12 +71,14 @@ class JobView(BaseModel):
     updated_at: datetime
     started_at: datetime | None
     completed_at: datetime | None
+    waiting_for: dict[str, Any] | None = Field(description="{kind, detail}: what holds the whole job.")
+    progress: Progress | None = Field(default=None, description="Of one job that is asked for and has not ended.")
 
     @classmethod
-    def of(cls, job: Job) -> "JobView":
+    def of(cls, job: Job, progress: Progress | None = None) -> "JobView":
         """Return the view of a row."""
-        facts = {name: getattr(job, name) for name in cls.model_fields if name != "inputs"}
-        return cls.model_construct(inputs=job.input_params, **facts)
+        facts = {name: getattr(job, name) for name in cls.model_fields if name not in {"inputs", "progress"}}
+        return cls.model_construct(inputs=job.input_params, progress=progress, **facts)
 
 
 class JobList(BaseModel):
@@ -100,11 +102,13 @@ class NodeView(NodeState):
     running: Running | None = None
 
     @classmethod
-    def of(cls, node: NodeState, attempt: Attempt | None) -> "NodeView":
-        """Return the view of a row; an attempt that the node does not know any more says nothing."""
-        current = attempt is not None and attempt.task_id == node.task_id
-        running = Running.model_validate(attempt, from_attributes=True) if current else None
-        return cls.model_construct(**node.__dict__, running=running)
+    def of(cls, insight: NodeInsight) -> "NodeView":
+        """Return the view of a row, with why it waits now."""
+        attempt = insight.attempt
+        leased = attempt is not None and attempt.state is AttemptState.LEASED and attempt.worker_id is not None
+        running = Running.model_validate(attempt, from_attributes=True) if leased else None
+        facts = {**insight.node.__dict__, "waiting_for": insight.waiting_for, "running": running}
+        return cls.model_construct(**facts)
 
 
 class NodeList(BaseModel):
@@ -176,7 +180,8 @@ async def get_job(
     """Return one job, at the latest after `wait` seconds, at once when it is final."""
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
-    return json_response(JobView.of(await ctx.waiters.wait_for_end(job_id, wait)))
+    job = await ctx.waiters.wait_for_end(job_id, wait)
+    return json_response(JobView.of(job, await ctx.insight.progress(job)))
 
 
 @router.get("/{job_id}/nodes")
@@ -184,12 +189,7 @@ async def get_nodes(request: Request, job_id: str) -> Response:
     """Return the state of every node, with why it waits and why it failed."""
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
-    async with transaction(ctx.pool) as conn:
-        nodes = await (await NodeRepository(conn).of_jobs([job_id])).rows()
-        leased = {attempt.node_id: attempt for attempt in await AttemptRepository(conn).leased_of_job(job_id)}
-    if not nodes:
-        raise NotFound(f"there is no job {job_id}", field="job_id", value=job_id)
-    views = [NodeView.of(node, leased.get(node.node_id)) for node in nodes]
+    views = [NodeView.of(one) for one in await ctx.insight.nodes(job_id)]
     return json_response(NodeList.model_construct(nodes=views))
 
 

@@ -37,6 +37,7 @@ from services.claims import ClaimService
 from services.commands import Answer, CommandService, Order
 from services.dead_letters import DeadLetterService
 from services.definitions import Definitions, Shelf
+from services.insight import InsightService
 from services.jobs import JobService
 from services.loading_fan_outs import Scope
 from services.pauses import PauseService, Turned
@@ -95,6 +96,7 @@ class Engine:
         self.commands = CommandService(self.pool, self.advance_service)
         self.pauses = PauseService(self.pool, Shelf(self.catalogue))
         self.dead_letters = DeadLetterService(self.pool)
+        self.insight = InsightService(self.pool, definitions)
 
     async def _note_end(self, conn: Connection, job: Job) -> None:
         self.ended.append(job)

@@ -120,3 +120,18 @@ async def test_a_value_that_is_not_there_is_404(large_door: Door, path: str) -> 
     status, problem = await large_door.call("GET", f"/api/v1/jobs/{path.format(job=job_id)}", caller="operator")
     assert (status, problem["code"]) == (404, "NOT_FOUND")
     assert await large_door.get(f"/api/v1/jobs/{job_id}/inputs/data") == []
+
+
+async def test_a_job_says_how_far_it_is_and_each_node_what_it_waits_for(door: Door) -> None:
+    job_id = await door.create("echo_test")
+    job = await door.job(job_id)
+    assert (job["progress"]["nodes_done"], job["progress"]["nodes_total"]) == (1, 3)
+    nodes = {node["node_id"]: node for node in (await door.get(f"/api/v1/jobs/{job_id}/nodes"))["nodes"]}
+    assert nodes["end"]["waiting_for"] == {"kind": "dependency", "detail": {"open": ["echo_handler"]}}
+    assert nodes["echo_handler"]["waiting_for"]["kind"] == "worker"
+    engine = Engine(door.context.pool)
+    message = await engine.message(job_id)
+    await door.claim(message)
+    await door.complete(message)
+    assert (await door.job(job_id))["progress"] is None
+    assert (await door.call("GET", "/api/v1/jobs/nope/nodes", caller="operator"))[0] == 404

@@ -1,0 +1,103 @@
+"""How far a job is, and how long it may still take by what earlier jobs of its workflow took. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from core.dag.definition import Workflow
+from core.models.engine import Attempt, NodeState
+from core.models.fan_out import FanOut
+from core.statuses import NODE_FINAL, NodeStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a job stands; a fan-out counts as one node, done as far as its items are."""
+
+    fraction: float
+    nodes_done: int
+    nodes_total: int
+    items_done: int
+    items_total: int
+    """Of the fan-outs that were expanded."""
+    eta_seconds: float | None
+    """None when something that is left was never done before, or nobody can tell: a gate, a pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What progress is measured by; everything by node."""
+
+    nodes: Mapping[str, NodeState]
+    attempts: Mapping[str, Attempt]
+    fan_outs: Mapping[str, FanOut]
+    medians: Mapping[str, float]
+    """Seconds that a node took in earlier jobs."""
+    paused: bool
+    now: datetime
+
+
+def progress_of(workflow: Workflow, facts: Facts) -> Progress:
+    """Return how far a job is that has not ended."""
+    shares = {key: _share(facts, key) for key in workflow.graph.order if key in facts.nodes}
+    items = facts.fan_outs.values()
+    return Progress(
+        fraction=round(sum(shares.values()) / len(shares), 4) if shares else 0.0,
+        nodes_done=sum(facts.nodes[key].status in NODE_FINAL for key in shares),
+        nodes_total=len(shares),
+        items_done=sum(one.succeeded + one.failed + one.skipped for one in items),
+        items_total=sum(one.item_count for one in items),
+        eta_seconds=_eta(workflow, facts, shares),
+    )
+
+
+def _share(facts: Facts, node_id: str) -> float:
+    """Return which part of a node is done, from 0 to 1."""
+    node = facts.nodes[node_id]
+    if node.status in NODE_FINAL:
+        return 1.0
+    if node.status is not NodeStatus.RUNNING:
+        return 0.0
+    fan_out = facts.fan_outs.get(node_id)
+    if fan_out is not None:
+        return (fan_out.succeeded + fan_out.failed + fan_out.skipped) / max(fan_out.item_count, 1)
+    return _reported(facts.attempts.get(node_id), node)
+
+
+def _reported(attempt: Attempt | None, node: NodeState) -> float:
+    """Return what the handler says of itself: {current, total}."""
+    if attempt is None or attempt.task_id != node.task_id:
+        return 0.0
+    current, total = ((attempt.progress or {}).get(name) for name in ("current", "total"))
+    if not isinstance(current, int | float) or not isinstance(total, int | float) or total <= 0:
+        return 0.0
+    return min(max(current / total, 0.0), 1.0)
+
+
+def _eta(workflow: Workflow, facts: Facts, shares: Mapping[str, float]) -> float | None:
+    """Return the seconds along the longest way that is left."""
+    if facts.paused:
+        return None
+    ends: dict[str, float] = {}
+    for node_id in shares:
+        left = _left(workflow, facts, node_id, shares[node_id])
+        if left is None:
+            return None
+        before = max((ends.get(source, 0.0) for source in workflow.graph.incoming[node_id]), default=0.0)
+        ends[node_id] = before + left
+    return round(max(ends.values(), default=0.0), 1)
+
+
+def _left(workflow: Workflow, facts: Facts, node_id: str, share: float) -> float | None:
+    """Return how long a node still takes: by its own speed once it says how far it is, else by earlier jobs."""
+    node, began = facts.nodes[node_id], facts.nodes[node_id].started_at
+    if node.status in NODE_FINAL:
+        return 0.0
+    elapsed = (facts.now - began).total_seconds() if node.status is NodeStatus.RUNNING and began is not None else 0.0
+    if share > 0 and elapsed > 0:
+        return elapsed * (1 - share) / share
+    usual = facts.medians.get(node_id)
+    if usual is None:
+        takes_time = workflow.nodes[node_id].type in {"task", "fan_out", "workflow", "gate"}
+        return None if takes_time else 0.0
+    return max(usual - elapsed, 0.0)

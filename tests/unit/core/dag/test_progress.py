@@ -1,0 +1,80 @@
+"""How far a job is, and when it may be done."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from core.dag.progress import Facts, Progress, progress_of
+from core.models.fan_out import FanOut
+from core.statuses import NodeStatus
+from tests.unit.core.dag.harness import START, World, chain, task, workflow_of
+
+
+def progress(world: World, medians: dict[str, float] | None = None, **more: Any) -> Progress:
+    state = world.state
+    facts = Facts(state.nodes, state.attempts, state.fan_outs, medians or {}, paused=False, now=world.now)
+    return progress_of(world.workflow, replace(facts, **more))
+
+
+def test_every_node_that_ended_counts_the_same() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    seen = progress(world)
+    assert (seen.fraction, seen.nodes_done, seen.nodes_total) == (0.25, 1, 4)
+    world.complete("a")
+    assert progress(world).fraction == 0.5
+
+
+def test_a_running_task_counts_as_far_as_it_says() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    world.claim("a")
+    said = ({"current": 1, "total": 2}, {"current": 9, "total": 2}, {"current": "x"})
+    for words, share in zip(said, (0.375, 0.5, 0.25), strict=True):
+        world.set_attempt("a", progress=words)
+        assert progress(world).fraction == share
+
+
+def test_a_fan_out_counts_as_far_as_its_items_are() -> None:
+    world = World(workflow_of(chain("a")))
+    world.workflow = workflow_of(
+        {
+            "start": {"type": "start", "next": ["a"]},
+            "a": {"type": "fan_out", "source": "x", "task": {"handler": "echo"}},
+        }
+    )
+    world.set_node("a", status=NodeStatus.RUNNING, started_at=START)
+    row = FanOut(
+        job_id="job1", node_id="a", state="running", item_count=8, child_count=8, batch_size=1, max_concurrency=2,
+        tolerated=0, succeeded=1, failed=1, created_at=START,
+    )  # fmt: skip
+    world.now = START + timedelta(seconds=10)
+    seen = progress(world, fan_outs={"a": row})
+    assert (seen.fraction, seen.items_done, seen.items_total, seen.eta_seconds) == (0.625, 2, 8, 30.0)
+
+
+def test_the_longest_way_that_is_left_says_when_it_may_be_done() -> None:
+    nodes = {
+        "start": {"type": "start", "next": ["a", "b"]}, "a": task(), "b": task(), "c": task("a", "b"),
+        "end": {"type": "end", "depends_on": {"all_of": ["c"]}},
+    }  # fmt: skip
+    world = World(workflow_of(nodes))
+    medians = {"a": 10.0, "b": 60.0, "c": 5.0}
+    assert progress(world, medians).eta_seconds == 65.0
+    world.claim("b")
+    world.now += timedelta(seconds=20)
+    assert progress(world, medians).eta_seconds == 45.0
+    world.now += timedelta(seconds=500)
+    assert progress(world, medians).eta_seconds == 15.0
+
+
+def test_what_was_never_done_before_or_is_held_has_no_time() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    assert progress(world, {"a": 1.0}).eta_seconds is None
+    assert progress(world, {"a": 1.0, "b": 1.0}, paused=True).eta_seconds is None
+
+
+def test_a_running_task_is_judged_by_its_own_speed() -> None:
+    world = World(workflow_of(chain("a")))
+    world.claim("a")
+    world.now += timedelta(seconds=10)
+    world.set_attempt("a", progress={"current": 1, "total": 4})
+    assert progress(world, {"a": 1000.0}).eta_seconds == 30.0
