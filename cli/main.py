@@ -18,6 +18,7 @@ app.command()(submit.submit)
 app.command()(review.status)
 app.command()(review.approve)
 app.command()(review.reject)
+app.command()(review.assets)
 app.command()(review.versions)
 app.command()(review.stac)
 for command in (

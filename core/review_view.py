@@ -15,7 +15,7 @@ from core.status_view import PublicUrls
 
 @checked(frozen=True, slots=True, kw_only=True)
 class ReviewRow:
-    """One finished version, as `dagapi.reviews` shows it."""
+    """One finished version, as `dagapi.find_reviews` shows it."""
 
     asset_id: str
     version_ordinal: int

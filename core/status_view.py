@@ -4,7 +4,7 @@ Nothing here knows a job id, a node or a worker, and errors that a partner can n
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from core import lifecycle
 from core.access import AssetFacts, Audience, Door, VersionFacts, audiences, decide, visible
 from core.b2b import StatusView
 from core.errors import ErrorDetail
-from core.identity import Caller
+from core.identity import Caller, Role
 from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState, RequestState
 
 Json = dict[str, Any]
@@ -126,6 +126,17 @@ class VersionRow:
     updated_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssetFilter:
+    """Which assets a list is about; None means any."""
+
+    platform_id: str | None = None
+    refs: Mapping[str, str] | None = None
+    data_type: str | None = None
+    published: bool = False
+    """Only those with an approved version that is cleared."""
+
+
 _ASSET: Final = TypeAdapter(AssetRow)
 _VERSION: Final = TypeAdapter(VersionRow)
 
@@ -153,6 +164,21 @@ def visible_versions(caller: Caller, asset: AssetRow | None, versions: Sequence[
     states = [VersionFacts(v.version_ordinal, v.approval_state, v.processing_state) for v in versions]
     shown = visible(caller, facts, states)
     return [v for v in versions if v.version_ordinal in shown]
+
+
+def listed_for(caller: Caller, wanted: AssetFilter) -> AssetFilter | None:
+    """Return what a caller's list may be read with, None when it is empty for sure; `visible_versions` decides later.
+
+    Reviewers list everything, submitters their platform's assets, readers what is published of them.
+    """
+    if caller.has(Role.REVIEWER, Role.ADMIN):
+        return wanted
+    if caller.platform_id is None or wanted.platform_id not in (None, caller.platform_id):
+        return None
+    if not caller.has(Role.SUBMITTER, Role.READER):
+        return None
+    published = wanted.published or not caller.has(Role.SUBMITTER)
+    return replace(wanted, platform_id=caller.platform_id, published=published)
 
 
 def asset_view(asset: AssetRow, versions: Sequence[VersionRow]) -> Json:

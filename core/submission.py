@@ -42,6 +42,8 @@ class Submission:
     idempotency_key: str | None
     body_hash: str
     """Of everything but the idempotency key."""
+    version_ref: str
+    """The platform's own name for what we call a version label."""
 
     @property
     def title(self) -> str:
@@ -51,7 +53,7 @@ class Submission:
     @property
     def properties(self) -> dict[str, str]:
         """Traceability of specification 003 §13.8, but for the request id."""
-        refs = {**self.identity_refs, **self.other_refs}
+        refs = {**self.identity_refs, **self.other_refs, self.version_ref: self.version_label}
         return {"platform:platform_id": self.request.platform_id} | {f"platform:{k}": v for k, v in refs.items()}
 
 
@@ -105,6 +107,7 @@ def parse_submission(body: Mapping[str, Any], platform: Platform, header_key: st
         options=_options(request),
         idempotency_key=_idempotency_key(request.idempotency_key, header_key),
         body_hash=ids.digest({k: v for k, v in body.items() if k != "idempotency_key"}),
+        version_ref=platform.version_ref,
     )
 
 

@@ -1,16 +1,18 @@
 """Read-only queries over the views of schema dagapi, as the role geodag_gateway."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString
+from typing import Any
 
-from psycopg import sql
+from psycopg import AsyncConnection
 from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
 
 from core.b2b import is_key
 from core.models.business import ApprovalState
 from core.review_view import CommentRow, ReviewRow
-from core.status_view import AssetRow, RequestFacts, VersionRow
+from core.status_view import AssetFilter, AssetRow, RequestFacts, VersionRow
 from repositories.database import AsyncPool, async_pool, transaction
 
 
@@ -25,19 +27,21 @@ class ReviewFilter:
     """Only those whose review was due before this time."""
 
 
-def _review_conditions(wanted: ReviewFilter) -> tuple[list[LiteralString], list[Any]]:
-    conditions: list[LiteralString] = ["approval_state = %s"]
-    values: list[Any] = [str(wanted.state)]
-    if wanted.platform_id is not None:
-        conditions.append("platform_id = %s")
-        values.append(wanted.platform_id)
-    if wanted.data_type is not None:
-        conditions.append("data_type = %s")
-        values.append(wanted.data_type)
-    if wanted.overdue_at is not None:
-        conditions.append("review_due_at <= %s")
-        values.append(wanted.overdue_at)
-    return conditions, values
+async def _versions(conn: AsyncConnection[Any], asset_ids: Sequence[str]) -> list[VersionRow]:
+    async with conn.cursor(row_factory=class_row(VersionRow)) as cursor:
+        await cursor.execute(
+            """
+            SELECT asset_id, platform_id, version_ordinal, version_label, revision, title, description, tags,
+                   access_level, approval_state, processing_state, rejection_reason, content_hash,
+                   blob_size_bytes, stac_item_id, stac_collection_id, report, findings, error, created_at,
+                   updated_at
+            FROM dagapi.versions
+            WHERE asset_id = ANY(%s)
+            ORDER BY asset_id, version_ordinal
+            """,
+            (list(asset_ids),),
+        )
+        return await cursor.fetchall()
 
 
 class GatewayQueries:
@@ -80,37 +84,53 @@ class GatewayQueries:
                     (asset_id,),
                 )
                 asset = await cursor.fetchone()
-            async with conn.cursor(row_factory=class_row(VersionRow)) as cursor:
+            return asset, await _versions(conn, [asset_id])
+
+    async def assets(
+        self, wanted: AssetFilter, *, after: tuple[datetime, str] | None, limit: int
+    ) -> list[tuple[AssetRow, list[VersionRow]]]:
+        """Return live assets with their live versions, the newest assets first."""
+        after_time, after_id = after or (None, None)
+        refs = None if wanted.refs is None else Jsonb(dict(wanted.refs))
+        async with transaction(await self._open()) as conn:
+            async with conn.cursor(row_factory=class_row(AssetRow)) as cursor:
                 await cursor.execute(
                     """
-                    SELECT asset_id, platform_id, version_ordinal, version_label, revision, title, description, tags,
-                           access_level, approval_state, processing_state, rejection_reason, content_hash,
-                           blob_size_bytes, stac_item_id, stac_collection_id, report, findings, error, created_at,
-                           updated_at
-                    FROM dagapi.versions
-                    WHERE asset_id = %s
-                    ORDER BY version_ordinal
+                    SELECT asset_id, platform_id, platform_refs, data_type, clearance_state, exposure,
+                           latest_approved_version_ordinal, created_at, updated_at
+                    FROM dagapi.find_assets(%s, %s, %s, %s, %s, %s, %s)
                     """,
-                    (asset_id,),
+                    (wanted.platform_id, refs, wanted.data_type, wanted.published, after_time, after_id, limit),
                 )
-                return asset, await cursor.fetchall()
+                assets = await cursor.fetchall()
+            versions = await _versions(conn, [asset.asset_id for asset in assets])
+        return [(asset, [v for v in versions if v.asset_id == asset.asset_id]) for asset in assets]
 
     async def reviews(
         self, wanted: ReviewFilter, *, after: tuple[datetime, str, int] | None, limit: int
     ) -> list[ReviewRow]:
         """Return finished versions in one state of approval, the oldest first."""
-        conditions, values = _review_conditions(wanted)
-        if after is not None:
-            conditions.append("(processed_at, asset_id, version_ordinal) > (%s, %s, %s)")
-            values.extend(after)
-        statement = sql.SQL(
-            "SELECT asset_id, version_ordinal, version_label, revision, title, access_level, submitted_by,"
-            " approval_state, rejection_reason, processed_at, review_due_at, reminded_at, verdict, finding_count,"
-            " platform_id, data_type, clearance_state, exposure, previous_ordinal, previous_label, comment_count"
-            " FROM dagapi.reviews WHERE {} ORDER BY processed_at, asset_id, version_ordinal LIMIT %s"
-        ).format(sql.SQL(" AND ").join(map(sql.SQL, conditions)))
+        since, asset_id, ordinal = after or (None, None, None)
         async with transaction(await self._open()) as conn, conn.cursor(row_factory=class_row(ReviewRow)) as cursor:
-            await cursor.execute(statement, [*values, limit])
+            await cursor.execute(
+                """
+                SELECT asset_id, version_ordinal, version_label, revision, title, access_level, submitted_by,
+                       approval_state, rejection_reason, processed_at, review_due_at, reminded_at, verdict,
+                       finding_count, platform_id, data_type, clearance_state, exposure, previous_ordinal,
+                       previous_label, comment_count
+                FROM dagapi.find_reviews(%s, %s, %s, %s, %s, %s, %s, %s)
+                """,
+                (
+                    str(wanted.state),
+                    wanted.platform_id,
+                    wanted.data_type,
+                    wanted.overdue_at,
+                    since,
+                    asset_id,
+                    ordinal,
+                    limit,
+                ),
+            )
             return await cursor.fetchall()
 
     async def comments(self, asset_id: str, ordinal: int) -> list[CommentRow]:

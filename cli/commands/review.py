@@ -4,9 +4,11 @@ import asyncio
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
+from cli.commands.submit import parse_refs
 from cli.errors import error_table
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import console, key_value_table, print_json, row_table, show, styled
@@ -14,6 +16,7 @@ from cli.target import Target
 
 Json = dict[str, Any]
 VERSION_COLUMNS = ("version_ordinal", "version_label", "revision", "title", "processing_state", "approval_state")
+ASSET_COLUMNS = ("asset_id", "platform_refs", "data_type", "clearance_state", "version_ordinals", "created_at")
 AssetArgument = Annotated[str, typer.Argument(help="The asset's id.")]
 VersionArgument = Annotated[int, typer.Argument(min=0, help="The version's ordinal.")]
 
@@ -80,6 +83,21 @@ def versions(
     answer: Any = call(Target.of(home), f"submitter-{platform}", "GET", f"/api/assets/{asset_id}/versions")
     rows: list[Json] = answer["versions"] if isinstance(answer, dict) else answer
     show(rows, row_table(f"Versions of {asset_id}", VERSION_COLUMNS, rows), as_json=as_json)
+
+
+def assets(
+    platform: Annotated[str, typer.Option(help="The platform whose assets are listed.")] = "ddh",
+    ref: Annotated[list[str] | None, typer.Option(help="NAME=VALUE: only with this ref; any number of them.")] = None,
+    published: Annotated[bool, typer.Option("--published", help="Only with an approved, cleared version.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=500)] = 50,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """List a platform's assets, the newest first."""
+    refs = {f"ref.{name}": value for name, value in parse_refs(ref or []).items()}
+    query = {"platform_id": platform, "limit": limit, **refs} | ({"published": "true"} if published else {})
+    answer: Any = call(Target.of(home), f"submitter-{platform}", "GET", f"/api/assets?{urlencode(query)}")
+    show(answer["assets"], row_table("Assets", ASSET_COLUMNS, answer["assets"]), as_json=as_json)
 
 
 def stac(

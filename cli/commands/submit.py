@@ -94,7 +94,12 @@ def submit(
 
 def _refs(dataset: str | None, resource: str | None, pairs: list[str]) -> dict[str, str]:
     named = {"dataset_id": dataset, "resource_id": resource}
-    refs = {name: value for name, value in named.items() if value is not None}
+    return {name: value for name, value in named.items() if value is not None} | parse_refs(pairs)
+
+
+def parse_refs(pairs: list[str]) -> dict[str, str]:
+    """Return refs given as NAME=VALUE; raises `WrongCommandLine`."""
+    refs = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not separator:

@@ -86,7 +86,11 @@ class GeospatialAsset(Table):
     __table_name__: ClassVar[str] = "geospatial_assets"
     __primary_key__: ClassVar = ("asset_id",)
     __foreign_keys__: ClassVar = (ForeignKey(("platform_id",), "platforms", ("platform_id",)),)
-    __indexes__: ClassVar = (Index("refs", ("platform_refs",), using="gin"),)
+    __indexes__: ClassVar = (
+        Index("refs", ("platform_refs",), using="gin"),
+        Index("platform", ("platform_id", "created_at", "asset_id")),
+        Index("created", ("created_at", "asset_id")),
+    )
 
     asset_id: Annotated[str, Column("varchar(32)")]
     platform_id: Annotated[str, Column("varchar(64)")]

@@ -1,22 +1,34 @@
 """/api/assets/*: assets and versions as the caller may know them, and decisions about them (proxied)."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 import azure.functions as func
 
-from core import b2b
+from core import b2b, paging
 from core.b2b_assets import AssetAddress, CommentList, VersionAddress
 from core.errors import NotFound
 from core.identity import Caller
 from core.review_view import comment_views
-from core.status_view import AssetRow, VersionRow, asset_view, may_see_request, version_view, visible_versions
+from core.status_view import (
+    AssetFilter,
+    AssetRow,
+    VersionRow,
+    asset_view,
+    listed_for,
+    may_see_request,
+    version_view,
+    visible_versions,
+)
 from function.gateway import Gateway, add, json_answer
 
 Endpoint = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
 ASSET: Final = "api/assets/{asset_id}"
 VERSION: Final = f"{ASSET}/versions/{{ordinal:int}}"
 VERSION_DECISIONS: Final = ("approve", "reject", "revoke", "supersede", "restore", "comments")
+PARAMETERS: Final = ("platform_id", "data_type", "published", "limit", "after", "ref.NAME")
+REF_PREFIX: Final = "ref."
 ASSET_DECISIONS: Final = ("clearance", "unpublish", "restore")
 
 
@@ -24,6 +36,7 @@ def build(gateway: Gateway) -> func.Blueprint:
     """Return the blueprint."""
     blueprint = func.Blueprint()
     endpoints = AssetEndpoints(gateway)
+    add(blueprint, "assets", "api/assets", ["GET"], endpoints.assets)
     add(blueprint, "asset", ASSET, ["GET"], endpoints.asset)
     add(blueprint, "asset_expose", ASSET, ["PATCH"], endpoints.of_asset(""))
     add(blueprint, "asset_delete", ASSET, ["DELETE"], endpoints.of_asset(""))
@@ -45,6 +58,17 @@ class AssetEndpoints:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+
+    async def assets(self, req: func.HttpRequest) -> func.HttpResponse:
+        """Answer with the assets that the caller may know of, the newest first."""
+        caller = await self._gateway.auth.caller(req.headers)
+        wanted, limit = listed_for(caller, asset_filter(req.params)), paging.read_limit(req.params.get("limit"))
+        after = paging.read_cursor(req.params.get("after"), datetime, str)
+        found = [] if wanted is None else await self._gateway.queries.assets(wanted, after=after, limit=limit + 1)
+        page = paging.page(found, limit, lambda row: (row[0].created_at, row[0].asset_id))
+        visible = [(asset, visible_versions(caller, asset, versions)) for asset, versions in page.rows]
+        views = [asset_view(asset, shown) for asset, shown in visible if shown]
+        return json_answer({"assets": views, "next_after": page.next_after})
 
     async def asset(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with an asset."""
@@ -117,3 +141,20 @@ class AssetEndpoints:
         if asset is None or not shown:
             raise NotFound("there is no such asset", field="asset_id")
         return asset, shown
+
+
+def asset_filter(params: Mapping[str, str]) -> AssetFilter:
+    """Return what a list of assets is asked for; `ref.NAME=VALUE` asks for a ref of the platform, any number of them.
+
+    Raises:
+        ParameterInvalid: a parameter that is unknown or has a value that is none of its own.
+    """
+    refs = [name for name in params if name.startswith(REF_PREFIX)]
+    paging.check_names({name: value for name, value in params.items() if name not in refs}, PARAMETERS)
+    wanted = {name.removeprefix(REF_PREFIX): paging.read_text(name, params) or "" for name in refs}
+    return AssetFilter(
+        platform_id=paging.read_text("platform_id", params),
+        refs=wanted or None,
+        data_type=paging.read_one_of("data_type", params, ("raster", "vector")),
+        published=paging.read_one_of("published", params, ("true", "false")) == "true",
+    )

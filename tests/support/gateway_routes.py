@@ -11,6 +11,7 @@ FUNCTIONS = {
     "platform_approve": ("POST", "api/platform/approve"),
     "platform_reject": ("POST", "api/platform/reject"),
     "platform_unpublish": ("POST", "api/platform/unpublish"),
+    "assets": ("GET", "api/assets"),
     "asset": ("GET", ASSET),
     "asset_expose": ("PATCH", ASSET),
     "asset_delete": ("DELETE", ASSET),

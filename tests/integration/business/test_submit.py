@@ -59,6 +59,7 @@ async def test_the_job_gets_everything_the_ingest_needs(business: Business) -> N
         "platform:platform_id": "ddh",
         "platform:dataset_id": "0038272",
         "platform:resource_id": "shapefile",
+        "platform:version_id": "V1",
         "platform:request_id": accepted.request_id,
     }
 

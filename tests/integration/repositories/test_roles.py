@@ -49,7 +49,6 @@ ALLOWED: dict[str, Cells] = {
         "dagapi.assets": READ,
         "dagapi.versions": READ,
         "dagapi.requests": READ,
-        "dagapi.reviews": READ,
         "dagapi.comments": READ,
     },
     roles.SERVING: {
@@ -67,7 +66,7 @@ S select, I insert, U update, D delete, T truncate.
 FUNCTIONS: dict[str, set[str]] = {
     roles.ORCHESTRATOR: {"dagapp.clock", "dagapp.ensure_event_partitions"},
     roles.WORKER: {"dagapp.clock", "fence.hold"},
-    roles.GATEWAY: set(),
+    roles.GATEWAY: {"dagapi.find_assets", "dagapi.find_reviews"},
     roles.SERVING: set(),
 }
 CREATE_IN: dict[str, set[str]] = {
@@ -152,6 +151,8 @@ def test_a_role_may_execute_the_functions_of_the_table_and_no_other(shared: Data
         "dagapp.clock": "SELECT dagapp.clock()",
         "dagapp.ensure_event_partitions": "SELECT dagapp.ensure_event_partitions(0)",
         "fence.hold": "SELECT fence.hold('x', 'y')",
+        "dagapi.find_assets": "SELECT dagapi.find_assets(NULL, NULL, NULL, false, NULL, NULL, 1)",
+        "dagapi.find_reviews": "SELECT dagapi.find_reviews(NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1)",
     }
     with psycopg.connect(shared.admin) as admin:
         names = admin.execute(
@@ -235,5 +236,5 @@ def test_every_security_definer_function_of_ours_pins_its_search_path(shared: Da
             "SELECT proname, proconfig FROM pg_proc WHERE prosecdef AND pronamespace::regnamespace::text = ANY(%s)",
             (list(migrate.SCHEMAS),),
         ).fetchall()
-    assert {name for name, _ in rows} == {"hold", "ensure_event_partitions"}
+    assert {name for name, _ in rows} == {"hold", "ensure_event_partitions", "find_assets", "find_reviews"}
     assert all("search_path=pg_catalog, pg_temp" in config for _, config in rows)
