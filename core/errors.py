@@ -13,7 +13,7 @@
     ├── DataError              the owner of the file sends a better one (codes of ingest-rules)
     ├── WorkflowError          the author of a workflow mends it
     └── TransientError         nobody: it is tried again
-        ├── Throttled          THROTTLED
+        ├── Throttled          THROTTLED, QUOTA_EXCEEDED
         ├── DatabaseUnavailable    DATABASE_UNAVAILABLE
         └── StorageUnavailable     STORAGE_UNAVAILABLE
 
@@ -172,6 +172,10 @@ class TransientError(GeodagError):
 class Throttled(TransientError):
     code = "THROTTLED"
     classification = Classification.THROTTLING
+
+    def __init__(self, message: str, *, retry_after_seconds: int | None = None, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class DatabaseUnavailable(TransientError):

@@ -71,6 +71,26 @@ def check_revision(stated: int | None, version: VersionState) -> None:
         )
 
 
+def check_revises(plan: SubmitPlan, ordinal: int, revision: int) -> None:
+    """Raise `Conflict` unless a submit becomes the revision that follows a known one.
+
+    Raises:
+        Conflict: VERSION_STALE; the version is gone, or has a newer revision.
+    """
+    if plan.version_ordinal == ordinal and plan.revision == revision + 1:
+        return
+    newest = plan.revision - 1 if plan.version_ordinal == ordinal else None
+    found = "is gone" if newest is None else f"is at revision {newest}"
+    raise Conflict(
+        f"the request is about revision {revision} of version {ordinal}, which {found}",
+        code="VERSION_STALE",
+        field="request_id",
+        value=revision,
+        expected=newest,
+        remediation="Resubmit the newest request of that version.",
+    )
+
+
 def latest_approved(versions: Sequence[VersionState]) -> int | None:
     """Return the ordinal that `version=latest` means, or None while nothing is approved."""
     return max((v.version_ordinal for v in _live(versions) if v.approval_state is ApprovalState.APPROVED), default=None)

@@ -50,6 +50,7 @@ class RequestFacts:
     exposure: Exposure
     latest_approved_version_ordinal: int | None
     deleted: bool
+    created_at: datetime
     updated_at: datetime
 
 

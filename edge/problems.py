@@ -1,7 +1,6 @@
 """Problem details (RFC 9457): the one document and the headers that tell an error, whatever the framework."""
 
 import uuid
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -28,11 +27,13 @@ def document(detail: ErrorDetail, status: HTTPStatus, instance: str) -> dict[str
     }
 
 
-def headers(detail: ErrorDetail, status: HTTPStatus, cache_control: str = "no-store") -> Mapping[str, str]:
+def headers(
+    detail: ErrorDetail, status: HTTPStatus, cache_control: str = "no-store", retry_after_seconds: int | None = None
+) -> dict[str, str]:
     """Return the headers that go with it: nobody keeps it, and who may try again learns when."""
     found = {"Cache-Control": cache_control}
     if status is HTTPStatus.UNAUTHORIZED:
         found["WWW-Authenticate"] = "Bearer"
     if detail.classification is not Classification.PERMANENT:
-        found["Retry-After"] = RETRY_AFTER_SECONDS
+        found["Retry-After"] = RETRY_AFTER_SECONDS if retry_after_seconds is None else str(retry_after_seconds)
     return found

@@ -1,5 +1,6 @@
 """What every function of the gateway needs, and the frame around each: caller, errors, logging."""
 
+import hashlib
 import json
 import logging
 import uuid
@@ -74,11 +75,24 @@ def response_of(reply: Reply, instance: str) -> func.HttpResponse:
     return func.HttpResponse(body, status_code=reply.status, headers=headers, mimetype=kind.partition(";")[0].strip())
 
 
-def json_answer(body: BaseModel | Mapping[str, Any]) -> func.HttpResponse:
-    """Return a document that is one caller's own."""
+def etag_of(body: bytes) -> str:
+    """Return the entity tag of a document."""
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+def json_answer(req: func.HttpRequest, body: BaseModel | Mapping[str, Any]) -> func.HttpResponse:
+    """Return a document that is one caller's own, or 304 when he has it already."""
     text = body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(body, ensure_ascii=False)
-    headers = {"Cache-Control": "private, no-store"}
-    return func.HttpResponse(text.encode(), headers=headers, mimetype="application/json")
+    return conditional(req, text.encode())
+
+
+def conditional(req: func.HttpRequest, body: bytes) -> func.HttpResponse:
+    """Return a JSON document with its tag, or 304 when If-None-Match names it (RFC 9110 §13.1.2)."""
+    headers = {"ETag": etag_of(body), "Cache-Control": "private, no-store"}
+    known = (req.headers.get("If-None-Match") or "").split(",")
+    if any(tag.strip().removeprefix("W/") in (headers["ETag"], "*") for tag in known):
+        return func.HttpResponse(b"", status_code=304, headers=headers)
+    return func.HttpResponse(body, headers=headers, mimetype="application/json")
 
 
 def segment(value: str) -> str:

@@ -10,7 +10,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from core.b2b import is_key
-from core.models.business import ApprovalState
+from core.models.business import ApprovalState, RequestState
 from core.review_view import CommentRow, ReviewRow
 from core.status_view import AssetFilter, AssetRow, RequestFacts, VersionRow
 from repositories.database import AsyncPool, async_pool, transaction
@@ -60,7 +60,7 @@ class GatewayQueries:
                 """
                 SELECT request_id, platform_id, asset_id, version_ordinal, revision, state, progress, errors, warnings,
                        processing_state, review, reason, clearance_state, exposure, latest_approved_version_ordinal,
-                       deleted, greatest(updated_at, version_updated_at, asset_updated_at) AS updated_at
+                       deleted, created_at, greatest(updated_at, version_updated_at, asset_updated_at) AS updated_at
                 FROM dagapi.requests
                 WHERE request_id = %s
                 """,
@@ -105,6 +105,29 @@ class GatewayQueries:
                 assets = await cursor.fetchall()
             versions = await _versions(conn, [asset.asset_id for asset in assets])
         return [(asset, [v for v in versions if v.asset_id == asset.asset_id]) for asset in assets]
+
+    async def requests(
+        self,
+        *,
+        platform_id: str | None,
+        state: RequestState | None,
+        asset_id: str | None,
+        after: tuple[datetime, str] | None,
+        limit: int,
+    ) -> list[RequestFacts]:
+        """Return requests with the state of their versions and assets, the newest first."""
+        after_time, after_id = after or (None, None)
+        async with transaction(await self._open()) as conn, conn.cursor(row_factory=class_row(RequestFacts)) as cursor:
+            await cursor.execute(
+                """
+                SELECT request_id, platform_id, asset_id, version_ordinal, revision, state, progress, errors, warnings,
+                       processing_state, review, reason, clearance_state, exposure, latest_approved_version_ordinal,
+                       deleted, created_at, greatest(updated_at, version_updated_at, asset_updated_at) AS updated_at
+                FROM dagapi.find_requests(%s, %s, %s, %s, %s, %s)
+                """,
+                (platform_id, None if state is None else str(state), asset_id, after_time, after_id, limit),
+            )
+            return await cursor.fetchall()
 
     async def reviews(
         self, wanted: ReviewFilter, *, after: tuple[datetime, str, int] | None, limit: int

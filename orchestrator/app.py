@@ -14,17 +14,13 @@ from fastapi import APIRouter, FastAPI
 
 from core.dag.catalogue import WorkflowCatalogue, load_folder
 from core.errors import DatabaseUnavailable
-from core.outgoing import OutgoingPolicy
-from core.ports import BlobRepository
-from core.status_view import PublicUrls
 from edge.identity import Identity, PrepareIdentity, build_identity
-from edge.outgoing import OutgoingClient
-from edge.seal import Seal
 from messaging.listener import Listener
 from messaging.postgres import PostgresTaskQueue
 from orchestrator import errors
 from orchestrator.auth import Authenticator
-from orchestrator.deps import Business, Context, Life
+from orchestrator.business import build_business
+from orchestrator.deps import Context, Life
 from orchestrator.drain import depart, drain
 from orchestrator.heartbeat import Heartbeat, Instance, Pulse
 from orchestrator.loop import Loop
@@ -39,6 +35,8 @@ from orchestrator.routes import (
     job_batches,
     jobs,
     pauses,
+    platforms,
+    requests,
     reviews,
     scale,
     status,
@@ -53,14 +51,12 @@ from orchestrator.upkeep import Chore, upkeep
 from orchestrator.waiters import JobWaiters
 from orchestrator.webhooks import WebhookLoop
 from repositories.blobs_folder import FolderBlobRepository
-from repositories.database import AsyncPool, listen
+from repositories.database import listen
 from repositories.engine_pool import engine_pool
 from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, owner_channel
 from repositories.payloads import PayloadStore
 from repositories.webhooks import WEBHOOK_CHANNEL
 from services.advance import AdvanceService, advance_one
-from services.approvals import ApprovalService
-from services.audit import AuditService
 from services.chores import ChoreService
 from services.claims import ClaimService
 from services.commands import CommandService
@@ -75,12 +71,6 @@ from services.publish import on_job_ended
 from services.recover import OutageGuard, RecoverService
 from services.reopening import OF_VERSIONS
 from services.results import ResultService
-from services.reviews import ReviewService
-from services.status import StatusService
-from services.submit import SubmitService
-from services.uploads import UploadService
-from services.validate import ValidateService
-from services.webhooks import WebhookService
 from services.work import pipelined
 
 log = logging.getLogger(__name__)
@@ -102,6 +92,8 @@ ROUTERS: Sequence[APIRouter] = (
     submit.router,
     status.router,
     assets.router,
+    requests.router,
+    platforms.router,
     reviews.router,
     audit.router,
     uploads.router,
@@ -161,7 +153,8 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         advance.writer, shelf, definitions, desk, lambda: owner_id if guard.registered and not life.draining else None
     )
     recover, pulse = RecoverService(pool, owner_id, settings.orchestrator_threshold_seconds), Pulse()
-    business = _business(settings, pool, blobs, jobs_service, waiters)
+    commands = CommandService(pool, advance, waiters.ended)
+    business = build_business(settings, pool, blobs, jobs_service, waiters, commands)
     webhook_loop = WebhookLoop(business.webhooks)
     listener = _listener(settings, owner_id, lambda channel: _on_wake(channel, loop, waiters, webhook_loop))
     loop = Loop(
@@ -184,7 +177,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         jobs=jobs_service,
         results=ResultService(pool, advance),
         claims=ClaimService(pool, settings.lease_seconds),
-        commands=CommandService(pool, advance, waiters.ended),
+        commands=commands,
         pauses=PauseService(pool, shelf),
         dead_letters=DeadLetterService(pool),
         insight=InsightService(pool, definitions),
@@ -240,37 +233,6 @@ def _heartbeat(
         pulse,
         interval_seconds=settings.orchestrator_heartbeat_seconds,
         state=lambda: "draining" if life.draining else "active",
-    )
-
-
-def _business(
-    settings: OrchestratorSettings,
-    pool: AsyncPool,
-    blobs: BlobRepository,
-    jobs_service: JobService,
-    waiters: JobWaiters,
-) -> Business:
-    urls = PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url)
-    outgoing = OutgoingPolicy(allow_loopback=settings.webhook_allow_loopback)
-    submits = SubmitService(pool, blobs, jobs_service, urls, outgoing)
-    approvals = ApprovalService(pool)
-    return Business(
-        submits=submits,
-        validates=ValidateService(pool, submits, jobs_service, waiters, PayloadStore(blobs)),
-        approvals=approvals,
-        reviews=ReviewService(pool, approvals),
-        audit=AuditService(pool),
-        status=StatusService(pool, urls),
-        uploads=UploadService(
-            pool,
-            blobs,
-            key=settings.upload_key.get_secret_value().encode(),
-            max_bytes=settings.upload_max_bytes,
-            base_url=settings.public_orchestrator_url,
-        ),
-        webhooks=WebhookService(
-            pool, OutgoingClient(outgoing), Seal(settings.secrets_key.get_secret_value()), urls, outgoing
-        ),
     )
 
 

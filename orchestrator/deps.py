@@ -19,6 +19,7 @@ from core.dag.definition import Workflow
 from core.errors import ParameterInvalid, PayloadTooLarge
 from messaging.listener import Listener
 from orchestrator.auth import Authenticator
+from orchestrator.business import Business
 from orchestrator.errors import parameter_error
 from orchestrator.heartbeat import Heartbeat
 from orchestrator.loop import Loop
@@ -26,8 +27,6 @@ from orchestrator.settings import OrchestratorSettings
 from orchestrator.waiters import JobWaiters
 from orchestrator.webhooks import WebhookLoop
 from repositories.database import AsyncPool
-from services.approvals import ApprovalService
-from services.audit import AuditService
 from services.claims import ClaimService
 from services.commands import CommandService
 from services.dead_letters import DeadLetterService
@@ -38,12 +37,6 @@ from services.pauses import PauseService
 from services.payload_desk import PayloadDesk
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
-from services.reviews import ReviewService
-from services.status import StatusService
-from services.submit import SubmitService
-from services.uploads import UploadService
-from services.validate import ValidateService
-from services.webhooks import WebhookService
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_CALLBACK_BYTES = 64 * 1024 * 1024
@@ -56,20 +49,6 @@ class Life:
 
     draining: bool = False
     registered_definitions: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Business:
-    """The use cases of partners and reviewers."""
-
-    submits: SubmitService
-    validates: ValidateService
-    approvals: ApprovalService
-    reviews: ReviewService
-    audit: AuditService
-    status: StatusService
-    uploads: UploadService
-    webhooks: WebhookService
 
 
 @dataclass(frozen=True, slots=True)

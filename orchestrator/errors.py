@@ -23,6 +23,7 @@ from core.errors import (
     NotFound,
     ParameterInvalid,
     ParameterMissing,
+    Throttled,
     TransientError,
 )
 from edge.problems import MEDIA_TYPE, document, headers, identified
@@ -41,6 +42,7 @@ HTTP_STATUS: Final[Mapping[str, HTTPStatus]] = {
     "WORKFLOW_INVALID": HTTPStatus.UNPROCESSABLE_ENTITY,
     "PAYLOAD_MISSING": HTTPStatus.GONE,
     "THROTTLED": HTTPStatus.TOO_MANY_REQUESTS,
+    "QUOTA_EXCEEDED": HTTPStatus.TOO_MANY_REQUESTS,
     "TASK_TIMEOUT": HTTPStatus.GATEWAY_TIMEOUT,
     "INTERNAL": HTTPStatus.INTERNAL_SERVER_ERROR,
 }
@@ -75,10 +77,11 @@ def status_of(error: GeodagError) -> HTTPStatus:
     return HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def problem(detail: ErrorDetail, status: HTTPStatus, instance: str) -> Response:
+def problem(detail: ErrorDetail, status: HTTPStatus, instance: str, retry_after_seconds: int | None = None) -> Response:
     """Return problem details; what is missing has no member."""
     body = to_json(document(identified(detail), status, redact(instance)), inf_nan_mode="strings")
-    return Response(body, status.value, headers(detail, status), MEDIA_TYPE)
+    said = headers(detail, status, retry_after_seconds=retry_after_seconds)
+    return Response(body, status.value, said, MEDIA_TYPE)
 
 
 def parameter_error(error: ValidationError | RequestValidationError, *, drop_source: bool = False) -> GeodagError:
@@ -96,7 +99,8 @@ def parameter_error(error: ValidationError | RequestValidationError, *, drop_sou
 def answer(error: GeodagError, instance: str) -> Response:
     """Return the answer to an error that was raised on purpose; our own are logged with the id that is told."""
     status = status_of(error)
-    response = problem(error.detail, status, instance)
+    wait = error.retry_after_seconds if isinstance(error, Throttled) else None
+    response = problem(error.detail, status, instance, wait)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("request failed", extra={"code": error.detail.code, "path": instance, "reason": str(error)})
     return response

@@ -252,7 +252,9 @@ class AssetRepository:
         """Let the newest revision be made again from the beginning."""
         await self._conn.execute(
             """
-            UPDATE dagapp.asset_versions SET processing_state = 'queued', error = NULL, updated_at = dagapp.clock()
+            UPDATE dagapp.asset_versions
+            SET processing_state = 'queued', error = NULL, processed_at = NULL, review_due_at = NULL,
+                reminded_at = NULL, updated_at = dagapp.clock()
             WHERE asset_id = %s AND version_ordinal = %s
             """,
             (version.asset_id, version.version_ordinal),

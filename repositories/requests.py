@@ -40,6 +40,19 @@ class KnownRequest:
     body_hash: str
 
 
+@checked(frozen=True, slots=True, kw_only=True)
+class StoredRequest:
+    """A request as it was asked for, and its state."""
+
+    request_id: str
+    platform_id: str
+    asset_id: str
+    version_ordinal: int
+    revision: int
+    state: RequestState
+    body: dict[str, Any]
+
+
 class RequestRepository:
     """SQL on `platform_requests` and `platform_request_jobs`, in the caller's transaction."""
 
@@ -114,6 +127,33 @@ class RequestRepository:
             found: str | None = await cursor.fetchone()
             return found
 
+    async def stored(self, request_id: str) -> StoredRequest | None:
+        """Return a request with its body."""
+        async with self._conn.cursor(row_factory=class_row(StoredRequest)) as cursor:
+            await cursor.execute(
+                """
+                SELECT request_id, platform_id, asset_id, version_ordinal, revision, state, body
+                FROM dagapp.platform_requests
+                WHERE request_id = %s
+                """,
+                (request_id,),
+            )
+            return await cursor.fetchone()
+
+    async def open_jobs(self, request_id: str) -> list[str]:
+        """Return the jobs that work for a request and have not ended, in their order."""
+        async with self._conn.cursor(row_factory=scalar_row) as cursor:
+            await cursor.execute(
+                """
+                SELECT r.job_id
+                FROM dagapp.platform_request_jobs AS r JOIN dagapp.dag_jobs AS j USING (job_id)
+                WHERE r.request_id = %s AND j.status IN ('PENDING', 'RUNNING')
+                ORDER BY r.sequence
+                """,
+                (request_id,),
+            )
+            return await cursor.fetchall()
+
     async def end(self, request_id: str, state: RequestState, errors: Sequence[Any], warnings: Sequence[Any]) -> None:
         """Write how a request ended; warnings known since the submit stay."""
         await self._conn.execute(
@@ -147,7 +187,7 @@ class RequestRepository:
                        CASE WHEN v.revision = r.revision THEN v.approval_state END AS review,
                        CASE WHEN v.revision = r.revision THEN v.rejection_reason END AS reason,
                        a.clearance_state, a.exposure, a.latest_approved_version_ordinal,
-                       (a.deleted_at IS NOT NULL OR v.deleted_at IS NOT NULL) AS deleted,
+                       (a.deleted_at IS NOT NULL OR v.deleted_at IS NOT NULL) AS deleted, r.created_at,
                        greatest(r.updated_at, v.updated_at, a.updated_at) AS updated_at
                 FROM dagapp.platform_requests AS r
                 JOIN dagapp.geospatial_assets AS a ON a.asset_id = r.asset_id

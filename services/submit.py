@@ -28,6 +28,7 @@ from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
 from repositories.platforms import PlatformRepository
 from repositories.requests import KnownRequest, NewRequest, RequestRepository
+from services.quotas import check_open, take_call
 
 Json = dict[str, Any]
 
@@ -84,8 +85,21 @@ class SubmitService:
         self._urls = urls
         self._outgoing = outgoing
 
-    async def submit(self, caller: Caller, body: Mapping[str, Any], header_key: str | None = None) -> SubmitAccepted:
+    async def submit(
+        self,
+        caller: Caller,
+        body: Mapping[str, Any],
+        header_key: str | None = None,
+        *,
+        revises: tuple[int, int] | None = None,
+    ) -> SubmitAccepted:
         """Store a submit and start its job; idempotent under an idempotency key.
+
+        Args:
+            caller: Who submits.
+            body: As it came.
+            header_key: The idempotency key of the header.
+            revises: Ordinal and revision which this submit must follow, when it says so.
 
         Raises:
             CallerError: the body, the platform or the order of versions does not allow it.
@@ -96,7 +110,7 @@ class SubmitService:
             return known
         checked = CheckedSubmit(platform, wanted, await self._stat(wanted))
         async with transaction(self._pool) as conn:
-            return await self._store(conn, caller, body, checked)
+            return await self._store(conn, caller, body, checked, revises)
 
     async def check(self, caller: Caller, body: Mapping[str, Any]) -> tuple[CheckedSubmit, SubmitPlan]:
         """Return what a submit would do, having stored nothing; raises what `submit` raises."""
@@ -115,7 +129,8 @@ class SubmitService:
         platform_id = submission.platform_id_of(body)
         async with transaction(self._pool) as conn:
             row = await PlatformRepository(conn).get(platform_id)
-        platform = submission.own_platform(row, platform_id, caller)
+            platform = submission.own_platform(row, platform_id, caller)
+            await take_call(conn, platform)
         wanted = submission.parse_submission(body, platform, header_key)
         if wanted.request.callback_url is not None:
             check_url(wanted.request.callback_url, self._outgoing, "callback_url")
@@ -166,7 +181,12 @@ class SubmitService:
         return info
 
     async def _store(
-        self, conn: AsyncConnection[Any], caller: Caller, body: Mapping[str, Any], checked: CheckedSubmit
+        self,
+        conn: AsyncConnection[Any],
+        caller: Caller,
+        body: Mapping[str, Any],
+        checked: CheckedSubmit,
+        revises: tuple[int, int] | None,
     ) -> SubmitAccepted:
         wanted, requests = checked.submission, RequestRepository(conn)
         if wanted.idempotency_key is not None:
@@ -174,7 +194,10 @@ class SubmitService:
             known = await requests.by_key(wanted.request.platform_id, wanted.idempotency_key)
             if repeated := self._repeat(known, wanted):
                 return repeated
+        await check_open(conn, checked.platform)
         plan = await self._lock_and_plan(conn, wanted)
+        if revises is not None:
+            ordering.check_revises(plan, *revises)
         request_id = f"req_{uuid.uuid4().hex}"
         job_id = await self._jobs.create_job(
             conn,

@@ -23,6 +23,7 @@ from core.ports import BlobInfo, BlobRef, BlobRepository
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
 from repositories.platforms import PlatformRepository
+from services.quotas import take_call
 
 LIFETIME: Final = timedelta(minutes=15)
 UPLOAD_CONTAINER: Final = "bronze"
@@ -102,7 +103,7 @@ class UploadService:
         platform_id = submission.platform_id_of(body)
         async with transaction(self._pool) as conn:
             row = await PlatformRepository(conn).get(platform_id)
-            submission.own_platform(row, platform_id, caller)
+            await take_call(conn, submission.own_platform(row, platform_id, caller))
             wanted = b2b.parse(UploadRequest, body)
             name = f"uploads/{platform_id}/{uuid.uuid4().hex}/{check_filename(wanted.filename)}"
             expires = now + LIFETIME

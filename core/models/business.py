@@ -78,6 +78,25 @@ class Platform(Table):
     review_days: Annotated[int, Column(default="14")] = Field(
         default=14, description="Days a processed version may wait for its review before it is overdue."
     )
+    requests_per_minute: Annotated[int, Column(default="600")] = Field(
+        default=600, description="Mutating calls a minute, in the long run."
+    )
+    request_burst: Annotated[int, Column(default="200")] = Field(default=200, description="Mutating calls at once.")
+    max_open_requests: Annotated[int, Column(default="1000")] = Field(
+        default=1000, description="Requests that may be under way at a time."
+    )
+
+
+class PlatformUsage(Table):
+    """Until when a platform's calls so far occupy it, at its rate."""
+
+    __table_name__: ClassVar[str] = "platform_usage"
+    __primary_key__: ClassVar = ("platform_id",)
+    __foreign_keys__: ClassVar = (ForeignKey(("platform_id",), "platforms", ("platform_id",)),)
+    __storage__: ClassVar[str] = "fillfactor=50"
+
+    platform_id: Annotated[str, Column("varchar(64)")]
+    busy_until: datetime
 
 
 class GeospatialAsset(Table):
@@ -200,6 +219,8 @@ class PlatformRequest(Table):
         Index("idempotency", ("platform_id", "idempotency_key"), unique=True, where="idempotency_key IS NOT NULL"),
         Index("platform", ("platform_id", "created_at")),
         Index("asset", ("asset_id", "version_ordinal")),
+        Index("created", ("created_at", "request_id")),
+        Index("open", ("platform_id", "created_at"), where="state = 'queued'"),
     )
 
     request_id: Annotated[str, Column("varchar(64)")]
@@ -313,6 +334,7 @@ class WebhookDelivery(Table):
 
 BUSINESS_TABLES: tuple[type[Table], ...] = (
     Platform,
+    PlatformUsage,
     GeospatialAsset,
     AssetVersion,
     VersionComment,

@@ -1,6 +1,6 @@
 """/api/assets/*: assets and versions as the caller may know them, and decisions about them (proxied)."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -21,9 +21,8 @@ from core.status_view import (
     version_view,
     visible_versions,
 )
-from function.gateway import Gateway, add, json_answer
+from function.gateway import Endpoint, Gateway, add, json_answer
 
-Endpoint = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
 ASSET: Final = "api/assets/{asset_id}"
 VERSION: Final = f"{ASSET}/versions/{{ordinal:int}}"
 VERSION_DECISIONS: Final = ("approve", "reject", "revoke", "supersede", "restore", "comments")
@@ -68,17 +67,17 @@ class AssetEndpoints:
         page = paging.page(found, limit, lambda row: (row[0].created_at, row[0].asset_id))
         visible = [(asset, visible_versions(caller, asset, versions)) for asset, versions in page.rows]
         views = [asset_view(asset, shown) for asset, shown in visible if shown]
-        return json_answer({"assets": views, "next_after": page.next_after})
+        return json_answer(req, {"assets": views, "next_after": page.next_after})
 
     async def asset(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with an asset."""
         asset, shown = await self._visible(req)
-        return json_answer(asset_view(asset, shown))
+        return json_answer(req, asset_view(asset, shown))
 
     async def versions(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with the versions of an asset, oldest first."""
         _, shown = await self._visible(req)
-        return json_answer({"versions": [version_view(version) for version in shown]})
+        return json_answer(req, {"versions": [version_view(version) for version in shown]})
 
     async def version(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with one version and its validation report."""
@@ -96,7 +95,7 @@ class AssetEndpoints:
         if not may_see_request(caller, asset.platform_id):
             raise NotFound("there is no such version", field="version_ordinal")
         rows = await self._gateway.queries.comments(asset.asset_id, version.version_ordinal)
-        return json_answer(CommentList(comments=comment_views(rows, caller)))
+        return json_answer(req, CommentList(comments=comment_views(rows, caller)))
 
     def of_asset(self, what: str) -> Endpoint:
         """Return the endpoint that proxies one decision about an asset."""
@@ -126,7 +125,7 @@ class AssetEndpoints:
     async def _one(self, req: func.HttpRequest, ordinal: int | None) -> func.HttpResponse:
         asset, shown = await self._visible(req)
         wanted = asset.latest_approved_version_ordinal if ordinal is None else ordinal
-        return json_answer(version_view(self._version(shown, wanted)))
+        return json_answer(req, version_view(self._version(shown, wanted)))
 
     def _version(self, shown: Sequence[VersionRow], wanted: int | None) -> VersionRow:
         version = next((v for v in shown if v.version_ordinal == wanted), None)

@@ -1,23 +1,25 @@
 """/api/platform/*: what B2B applications call. Mutations are proxied, the status is read from a view."""
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 import azure.functions as func
 
-from core import b2b
+from core import b2b, paging
 from core.b2b_assets import AssetAddress, VersionAddress
-from core.errors import NotFound, ParameterInvalid
-from core.identity import Caller
+from core.b2b_requests import RequestList
+from core.errors import Forbidden, NotFound, ParameterInvalid
+from core.identity import Caller, Role
 from core.models.business import RequestState
-from core.status_view import RequestFacts, may_see_request, status_view
-from function.gateway import Gateway, add, segment
+from core.status_view import AssetFilter, RequestFacts, listed_for, may_see_request, status_view
+from function.gateway import Endpoint, Gateway, add, conditional, etag_of, json_answer, segment
 from function.polling import poll_until
 
 MAX_WAIT_SECONDS: Final = 60.0
+PARAMETERS: Final = ("state", "platform_id", "asset_id", "limit", "after")
 _FINAL: Final = frozenset({RequestState.COMPLETED, RequestState.FAILED, RequestState.CANCELLED})
 
 
@@ -29,6 +31,11 @@ def build(gateway: Gateway) -> func.Blueprint:
     add(blueprint, "platform_validate", "api/platform/validate", ["POST"], endpoints.validate)
     add(blueprint, "platform_uploads", "api/platform/uploads", ["POST"], endpoints.uploads)
     add(blueprint, "platform_status", "api/platform/status/{request_id}", ["GET"], endpoints.status)
+    add(blueprint, "platform_requests", "api/platform/requests", ["GET"], endpoints.requests)
+    add(blueprint, "platform_submit_batch", "api/platform/submit/batch", ["POST"], endpoints.submit_batch)
+    for what in ("cancel", "resubmit"):
+        route = f"api/platform/requests/{{request_id}}/{what}"
+        add(blueprint, f"platform_{what}", route, ["POST"], endpoints.of_request(what))
     add(blueprint, "platform_approve", "api/platform/approve", ["POST"], endpoints.approve)
     add(blueprint, "platform_reject", "api/platform/reject", ["POST"], endpoints.reject)
     add(blueprint, "platform_unpublish", "api/platform/unpublish", ["POST"], endpoints.unpublish)
@@ -55,6 +62,46 @@ class PlatformEndpoints:
         """Proxy the wish for an upload address."""
         await self._gateway.auth.caller(req.headers)
         return await self._gateway.proxy(req, "/api/v1/uploads")
+
+    async def submit_batch(self, req: func.HttpRequest) -> func.HttpResponse:
+        """Proxy many submits."""
+        await self._gateway.auth.caller(req.headers)
+        return await self._gateway.proxy(req, "/api/v1/requests/batch")
+
+    def of_request(self, what: str) -> Endpoint:
+        """Return the endpoint that proxies one order about a request."""
+
+        async def order(req: func.HttpRequest) -> func.HttpResponse:
+            await self._gateway.auth.caller(req.headers)
+            return await self._gateway.proxy(req, f"/api/v1/requests/{segment(req.route_params['request_id'])}/{what}")
+
+        return order
+
+    async def requests(self, req: func.HttpRequest) -> func.HttpResponse:
+        """Answer with the requests of the caller's platform, for reviewers of all, the newest first."""
+        caller = await self._gateway.auth.caller(req.headers)
+        if not caller.has(Role.SUBMITTER, Role.REVIEWER, Role.ADMIN):
+            raise Forbidden("requests are for submitters, reviewers and admins", field="role")
+        paging.check_names(req.params, PARAMETERS)
+        limit = paging.read_limit(req.params.get("limit"))
+        wanted = listed_for(caller, AssetFilter(platform_id=paging.read_text("platform_id", req.params)))
+        state = paging.read_one_of("state", req.params, [str(one) for one in RequestState])
+        after = paging.read_cursor(req.params.get("after"), datetime, str)
+        asset_id = paging.read_text("asset_id", req.params)
+        rows = (
+            []
+            if wanted is None
+            else await self._gateway.queries.requests(
+                platform_id=wanted.platform_id,
+                state=None if state is None else RequestState(state),
+                asset_id=asset_id,
+                after=after,
+                limit=limit + 1,
+            )
+        )
+        page = paging.page(rows, limit, lambda row: (row.created_at, row.request_id))
+        views = [status_view(facts, caller, self._gateway.urls) for facts in page.rows]
+        return json_answer(req, RequestList(requests=views, next_after=page.next_after))
 
     async def approve(self, req: func.HttpRequest) -> func.HttpResponse:
         """Proxy an approval whose version stands in the body."""
@@ -92,15 +139,15 @@ class PlatformEndpoints:
         wait = wait_seconds(req.params)
         known = req.headers.get("If-None-Match")
         first = await self._status(caller, request_id)
-        baseline = known or _etag(first[1])
+        baseline = known or etag_of(first[1])
 
         async def changed() -> tuple[RequestFacts, bytes] | None:
             found = await self._status(caller, request_id)
-            return found if found[0].state in _FINAL or _etag(found[1]) != baseline else None
+            return found if found[0].state in _FINAL or etag_of(found[1]) != baseline else None
 
-        if wait > 0 and first[0].state not in _FINAL and _etag(first[1]) == baseline:
+        if wait > 0 and first[0].state not in _FINAL and etag_of(first[1]) == baseline:
             first = await poll_until(changed, time.monotonic() + wait) or first
-        return _answer(first[1], known)
+        return conditional(req, first[1])
 
     async def _status(self, caller: Caller, request_id: str) -> tuple[RequestFacts, bytes]:
         facts = await self._gateway.queries.request(request_id)
@@ -122,14 +169,3 @@ def wait_seconds(params: Mapping[str, str]) -> float:
             f"wait is {text[:20]!r}; expected 0 to {MAX_WAIT_SECONDS:.0f} seconds", field="wait", value=text[:20]
         )
     return float(text)
-
-
-def _etag(body: bytes) -> str:
-    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-
-
-def _answer(body: bytes, known: str | None) -> func.HttpResponse:
-    headers = {"ETag": _etag(body), "Cache-Control": "private, no-store"}
-    if known == headers["ETag"]:
-        return func.HttpResponse(b"", status_code=304, headers=headers)
-    return func.HttpResponse(body, status_code=200, headers=headers, mimetype="application/json")

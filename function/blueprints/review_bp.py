@@ -43,7 +43,7 @@ class ReviewEndpoints:
         rows = await self._gateway.queries.reviews(wanted, after=after, limit=limit + 1)
         page = paging.page(rows, limit, lambda row: row.sort_key)
         items = [review_item(row, self._gateway.urls, now) for row in page.rows]
-        return json_answer(ReviewList(reviews=items, next_after=page.next_after))
+        return json_answer(req, ReviewList(reviews=items, next_after=page.next_after))
 
     async def decide(self, req: func.HttpRequest) -> func.HttpResponse:
         """Proxy decisions on many versions."""

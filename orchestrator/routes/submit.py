@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from core.b2b import MAX_BODY_BYTES, parse_body
+from core.b2b import MAX_BODY_BYTES, SubmitAccepted, parse_body
 from core.identity import Caller, Role
 from orchestrator.deps import Context, context, json_response, read_body
 
@@ -22,7 +22,7 @@ async def submit(request: Request) -> Response:
     if body.get("dry_run") is True:
         return await _validated(ctx, caller, body)
     accepted = await ctx.business.submits.submit(caller, body, request.headers.get(IDEMPOTENCY_HEADER))
-    return json_response(accepted, 202, {"Location": accepted.status_url, "Retry-After": POLL_AFTER_SECONDS})
+    return accepted_response(accepted)
 
 
 @router.post("/validate")
@@ -31,6 +31,11 @@ async def validate(request: Request) -> Response:
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.SUBMITTER)
     return await _validated(ctx, caller, parse_body(await read_body(request, MAX_BODY_BYTES)))
+
+
+def accepted_response(accepted: SubmitAccepted) -> Response:
+    """Return the answer to whoever may look at the status from now on."""
+    return json_response(accepted, 202, {"Location": accepted.status_url, "Retry-After": POLL_AFTER_SECONDS})
 
 
 async def _validated(ctx: Context, caller: Caller, body: dict[str, object]) -> Response:

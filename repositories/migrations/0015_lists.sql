@@ -61,3 +61,54 @@ REVOKE EXECUTE ON FUNCTION
     dagapi.find_reviews(text, text, text, timestamptz, timestamptz, text, integer, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION
     dagapi.find_reviews(text, text, text, timestamptz, timestamptz, text, integer, integer) TO geodag_gateway;
+
+-- One row tells a partner everything about a request, as before; `stored_state` finds its rows.
+CREATE INDEX platform_requests_created_idx ON dagapp.platform_requests USING btree (created_at, request_id);
+CREATE INDEX platform_requests_open_idx ON dagapp.platform_requests USING btree (platform_id, created_at) WHERE state = 'queued';
+
+CREATE VIEW dagapi.request_rows AS
+SELECT r.request_id, r.platform_id, r.asset_id, r.version_ordinal, r.revision,
+       CASE WHEN r.state = 'queued' AND p.started THEN 'processing' ELSE r.state END AS state,
+       r.progress || jsonb_build_object('current', p.ended, 'total', p.total) AS progress,
+       r.errors, r.warnings, r.created_at, r.updated_at,
+       v.version_label, v.processing_state,
+       CASE WHEN v.revision = r.revision THEN v.approval_state END AS review,
+       CASE WHEN v.revision = r.revision THEN v.rejection_reason END AS reason,
+       v.revision AS current_revision,
+       v.updated_at AS version_updated_at,
+       a.data_type, a.clearance_state, a.exposure, a.latest_approved_version_ordinal,
+       a.updated_at AS asset_updated_at,
+       (a.deleted_at IS NOT NULL OR v.deleted_at IS NOT NULL) AS deleted,
+       r.state AS stored_state
+FROM dagapp.platform_requests AS r
+JOIN dagapp.geospatial_assets AS a ON a.asset_id = r.asset_id
+JOIN dagapp.asset_versions AS v ON v.asset_id = r.asset_id AND v.version_ordinal = r.version_ordinal
+CROSS JOIN LATERAL (
+    SELECT count(*) AS total,
+           count(*) FILTER (WHERE n.status IN ('COMPLETED', 'SKIPPED')) AS ended,
+           coalesce(bool_or(n.started_at IS NOT NULL AND n.task_id IS NOT NULL), false) AS started
+    FROM dagapp.platform_request_jobs AS j
+    JOIN dagapp.dag_node_states AS n ON n.job_id = j.job_id
+    WHERE j.request_id = r.request_id
+) AS p;
+
+CREATE FUNCTION dagapi.find_requests(
+    platform text, wanted text, asset text, after_time timestamptz, after_id text, row_limit integer
+) RETURNS SETOF dagapi.request_rows
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY EXECUTE
+        'SELECT * FROM dagapi.request_rows WHERE true'
+        || CASE WHEN platform IS NOT NULL THEN ' AND platform_id = $1' ELSE '' END
+        || CASE WHEN wanted IN ('queued', 'processing') THEN ' AND stored_state = ''queued'' AND state = $2'
+                WHEN wanted IS NOT NULL THEN ' AND stored_state = $2' ELSE '' END
+        || CASE WHEN asset IS NOT NULL THEN ' AND asset_id = $3' ELSE '' END
+        || CASE WHEN after_time IS NOT NULL THEN ' AND (created_at, request_id) < ($4, $5)' ELSE '' END
+        || ' ORDER BY created_at DESC, request_id DESC LIMIT $6'
+    USING platform, wanted, asset, after_time, after_id, row_limit;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION dagapi.find_requests(text, text, text, timestamptz, text, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION dagapi.find_requests(text, text, text, timestamptz, text, integer) TO geodag_gateway;

@@ -21,6 +21,7 @@ from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import AsyncPool, transaction
 from services.approvals import ApprovalService
 from services.publish import on_job_ended
+from services.requests import RequestService
 from services.reviews import ReviewService
 from services.status import StatusService
 from services.submit import SubmitService
@@ -101,6 +102,7 @@ class Business:
         self.approvals = ApprovalService(self.pool)
         self.reviews = ReviewService(self.pool, self.approvals)
         self.status = StatusService(self.pool, URLS)
+        self.requests = RequestService(self.pool, self.submits, self.status, self.engine.commands)
         self.uploads = UploadService(
             self.pool, self.blobs, key=UPLOAD_KEY, max_bytes=1000, base_url="https://orchestrator.test"
         )

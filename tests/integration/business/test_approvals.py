@@ -95,7 +95,7 @@ async def test_latest_moves_with_the_second_approval_only(business: Business) ->
 async def test_a_version_that_is_not_processed_is_not_approved(business: Business) -> None:
     accepted = await business.submit()
     error = await unchanged_after(business, accepted, business.approve(accepted))
-    assert (error.detail.code, error.detail.next_actions) == ("INVALID_TRANSITION", ("wait",))
+    assert (error.detail.code, error.detail.next_actions) == ("INVALID_TRANSITION", ("wait", "cancel"))
     await business.fail(await business.job_of(accepted))
     error = await unchanged_after(business, accepted, business.approve(accepted))
     assert (error.detail.code, error.detail.next_actions) == ("INVALID_TRANSITION", WAYS_OUT)
@@ -236,7 +236,7 @@ async def test_a_running_request_says_so_and_counts_its_progress(business: Busin
     running = await business.status.request(SUBMITTER, accepted.request_id)
     assert (before.state, running.state) == ("queued", "processing")
     assert running.progress == {"current": 1, "total": 6}
-    assert (running.services, running.report_url, running.next_actions) == (None, None, ["wait"])
+    assert (running.services, running.report_url, running.next_actions) == (None, None, ["wait", "cancel"])
 
 
 async def test_versions_are_listed_for_whoever_may_know_of_them(business: Business) -> None:

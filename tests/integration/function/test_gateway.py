@@ -42,6 +42,9 @@ DECISIONS = (
 MUTATIONS = (
     ("POST", "/api/assets/reviews/decisions", "/api/v1/reviews/decisions", "reviewer"),
     ("POST", "/api/platform/submit", "/api/v1/submit", "submitter"),
+    ("POST", "/api/platform/submit/batch", "/api/v1/requests/batch", "submitter"),
+    ("POST", "/api/platform/requests/x/cancel", "/api/v1/requests/x/cancel", "submitter"),
+    ("POST", "/api/platform/requests/x/resubmit", "/api/v1/requests/x/resubmit", "submitter"),
     ("POST", "/api/platform/validate", "/api/v1/validate", "submitter"),
     ("POST", "/api/platform/uploads", "/api/v1/uploads", "submitter"),
     *(

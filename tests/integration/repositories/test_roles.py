@@ -20,7 +20,7 @@ ENGINE = (
 )  # fmt: skip
 BUSINESS = (
     "platforms", "geospatial_assets", "asset_versions", "platform_requests", "platform_request_jobs",
-    "webhook_secrets", "webhook_deliveries",
+    "webhook_secrets", "webhook_deliveries", "platform_usage",
 )  # fmt: skip
 
 ALLOWED: dict[str, Cells] = {
@@ -66,7 +66,7 @@ S select, I insert, U update, D delete, T truncate.
 FUNCTIONS: dict[str, set[str]] = {
     roles.ORCHESTRATOR: {"dagapp.clock", "dagapp.ensure_event_partitions"},
     roles.WORKER: {"dagapp.clock", "fence.hold"},
-    roles.GATEWAY: {"dagapi.find_assets", "dagapi.find_reviews"},
+    roles.GATEWAY: {"dagapi.find_assets", "dagapi.find_reviews", "dagapi.find_requests"},
     roles.SERVING: set(),
 }
 CREATE_IN: dict[str, set[str]] = {
@@ -152,6 +152,7 @@ def test_a_role_may_execute_the_functions_of_the_table_and_no_other(shared: Data
         "dagapp.ensure_event_partitions": "SELECT dagapp.ensure_event_partitions(0)",
         "fence.hold": "SELECT fence.hold('x', 'y')",
         "dagapi.find_assets": "SELECT dagapi.find_assets(NULL, NULL, NULL, false, NULL, NULL, 1)",
+        "dagapi.find_requests": "SELECT dagapi.find_requests(NULL, NULL, NULL, NULL, NULL, 1)",
         "dagapi.find_reviews": "SELECT dagapi.find_reviews(NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1)",
     }
     with psycopg.connect(shared.admin) as admin:
@@ -236,5 +237,11 @@ def test_every_security_definer_function_of_ours_pins_its_search_path(shared: Da
             "SELECT proname, proconfig FROM pg_proc WHERE prosecdef AND pronamespace::regnamespace::text = ANY(%s)",
             (list(migrate.SCHEMAS),),
         ).fetchall()
-    assert {name for name, _ in rows} == {"hold", "ensure_event_partitions", "find_assets", "find_reviews"}
+    assert {name for name, _ in rows} == {
+        "hold",
+        "ensure_event_partitions",
+        "find_assets",
+        "find_reviews",
+        "find_requests",
+    }
     assert all("search_path=pg_catalog, pg_temp" in config for _, config in rows)

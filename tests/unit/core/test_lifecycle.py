@@ -213,7 +213,7 @@ def test_a_refusal_names_the_state_and_the_ways_out() -> None:
 def test_the_ways_out_are_named_for_machines(approval: A, processing: P) -> None:
     expected: tuple[str, ...] = ()
     if processing not in ENDED:
-        expected = ("wait",)
+        expected = ("wait", "cancel")
     elif approval is A.REJECTED or (approval is A.PENDING_REVIEW and processing is not P.COMPLETED):
         expected = ("resubmit", "supersede", "delete")
     elif approval is A.PENDING_REVIEW:

@@ -61,7 +61,7 @@ def test_an_unresolved_version_blocks_the_next_and_says_the_ways_out(
 def test_a_version_in_work_is_not_resubmitted(processing: ProcessingState) -> None:
     with pytest.raises(Conflict) as refused:
         plan_submit("V0", None, [version(0, A.PENDING_REVIEW, processing)])
-    assert (refused.value.detail.code, refused.value.detail.next_actions) == ("VERSION_UNRESOLVED", ("wait",))
+    assert (refused.value.detail.code, refused.value.detail.next_actions) == ("VERSION_UNRESOLVED", ("wait", "cancel"))
 
 
 @pytest.mark.parametrize("approval", [A.APPROVED, A.REVOKED])

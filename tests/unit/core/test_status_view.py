@@ -129,7 +129,7 @@ def test_services_are_null_until_the_caller_may_see_them(changes: dict[str, Any]
 @pytest.mark.parametrize("state", [RequestState.QUEUED, RequestState.PROCESSING])
 def test_a_running_request_has_neither_review_nor_report(state: RequestState) -> None:
     view = status_view(facts(state=state, processing_state="queued", review="pending_review"), SUBMITTER, URLS)
-    assert (view.review, view.report_url, view.next_actions) == (None, None, ["wait"])
+    assert (view.review, view.report_url, view.next_actions) == (None, None, ["wait", "cancel"])
 
 
 def test_a_finished_request_names_its_report() -> None:

@@ -1,0 +1,76 @@
+"""The use cases of partners, reviewers and operators, wired together for one process."""
+
+from dataclasses import dataclass
+
+from core.outgoing import OutgoingPolicy
+from core.ports import BlobRepository
+from core.status_view import PublicUrls
+from edge.outgoing import OutgoingClient
+from edge.seal import Seal
+from orchestrator.settings import OrchestratorSettings
+from orchestrator.waiters import JobWaiters
+from repositories.database import AsyncPool
+from repositories.payloads import PayloadStore
+from services.approvals import ApprovalService
+from services.audit import AuditService
+from services.commands import CommandService
+from services.jobs import JobService
+from services.platforms import PlatformService
+from services.requests import RequestService
+from services.reviews import ReviewService
+from services.status import StatusService
+from services.submit import SubmitService
+from services.uploads import UploadService
+from services.validate import ValidateService
+from services.webhooks import WebhookService
+
+
+@dataclass(frozen=True, slots=True)
+class Business:
+    """The use cases of partners and reviewers."""
+
+    submits: SubmitService
+    validates: ValidateService
+    approvals: ApprovalService
+    reviews: ReviewService
+    audit: AuditService
+    status: StatusService
+    requests: RequestService
+    platforms: PlatformService
+    uploads: UploadService
+    webhooks: WebhookService
+
+
+def build_business(
+    settings: OrchestratorSettings,
+    pool: AsyncPool,
+    blobs: BlobRepository,
+    jobs_service: JobService,
+    waiters: JobWaiters,
+    commands: CommandService,
+) -> Business:
+    """Return the use cases of partners and reviewers, wired together."""
+    urls = PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url)
+    outgoing = OutgoingPolicy(allow_loopback=settings.webhook_allow_loopback)
+    submits = SubmitService(pool, blobs, jobs_service, urls, outgoing)
+    approvals, status = ApprovalService(pool), StatusService(pool, urls)
+    return Business(
+        submits=submits,
+        validates=ValidateService(pool, submits, jobs_service, waiters, PayloadStore(blobs)),
+        approvals=approvals,
+        reviews=ReviewService(pool, approvals),
+        audit=AuditService(pool),
+        status=status,
+        platforms=PlatformService(pool),
+        requests=RequestService(pool, submits, status, commands),
+        uploads=UploadService(
+            pool,
+            blobs,
+            key=settings.upload_key.get_secret_value().encode(),
+            max_bytes=settings.upload_max_bytes,
+            base_url=settings.public_orchestrator_url,
+        ),
+        webhooks=WebhookService(
+            pool, OutgoingClient(outgoing), Seal(settings.secrets_key.get_secret_value()), urls, outgoing
+        ),
+    )

@@ -1,0 +1,143 @@
+"""What partners do with their requests beside submitting one: many at once, again, not any more."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from core import b2b, lifecycle
+from core.b2b import StatusView, SubmitAccepted
+from core.b2b_requests import BatchAnswer, BatchRequest, BatchResult, CancelRequest
+from core.dag.orders import Kind
+from core.errors import Conflict, GeodagError, InvalidTransition, NotFound, ParameterInvalid, TransientError
+from core.identity import Caller, Role
+from core.lifecycle import Command
+from core.models.business import RequestState
+from core.status_view import may_see_request
+from repositories.audit import AuditRepository, NewAuditEntry
+from repositories.database import AsyncPool, transaction
+from repositories.requests import RequestRepository, StoredRequest
+from services.commands import CommandService, Order
+from services.status import StatusService
+from services.submit import SubmitService
+
+Json = dict[str, Any]
+OWNERS: Final = (Role.SUBMITTER, Role.ADMIN)
+FIXED: Final = ("platform_id", "platform_refs", "version_label", "data_type", "dry_run")
+"""What another revision of a version can not change."""
+
+
+class RequestService:
+    """Batches, resubmits and cancels."""
+
+    def __init__(
+        self, pool: AsyncPool, submits: SubmitService, status: StatusService, commands: CommandService
+    ) -> None:
+        self._pool = pool
+        self._submits = submits
+        self._status = status
+        self._commands = commands
+
+    async def submit_many(self, caller: Caller, body: BatchRequest, header_key: str | None = None) -> BatchAnswer:
+        """Submit many, one transaction each; what is refused stops nothing else.
+
+        Under an idempotency key of the whole batch each submit without a key of its own has one derived from it, so
+        a repeated batch gets the same answers. When the platform itself is unavailable, the rest is not tried.
+        """
+        lifecycle.check_role(Command.SUBMIT, caller)
+        results: list[BatchResult] = []
+        unavailable: TransientError | None = None
+        for index, one in enumerate(body.submits):
+            accepted: SubmitAccepted | None = None
+            error: GeodagError | None = unavailable
+            if unavailable is None:
+                try:
+                    accepted = await self._submits.submit(caller, _single(one), _item_key(one, header_key, index))
+                except GeodagError as refused:
+                    error = refused
+                    unavailable = refused if isinstance(refused, TransientError) else None
+            detail = None if error is None else error.detail
+            results.append(BatchResult(index=index, accepted=accepted, error=detail))
+        return BatchAnswer(results=results)
+
+    async def resubmit(
+        self, caller: Caller, request_id: str, changes: Mapping[str, Any], header_key: str | None = None
+    ) -> SubmitAccepted:
+        """Submit what was asked for again, with some of it changed, as the next revision of the same version.
+
+        Raises:
+            NotFound: there is no such request of the caller's platform.
+            ParameterInvalid: a change that would make it another version.
+            Conflict: as a submit; VERSION_STALE when the request is not about the newest revision.
+        """
+        lifecycle.check_role(Command.RESUBMIT, caller)
+        known = await self._own(caller, request_id)
+        if fixed := [name for name in FIXED if name in changes]:
+            raise ParameterInvalid(
+                f"{fixed[0]} can not change with a revision; submit a new version instead", field=fixed[0]
+            )
+        body = {key: value for key, value in known.body.items() if key not in ("idempotency_key", "dry_run")}
+        return await self._submits.submit(
+            caller, body | dict(changes), header_key, revises=(known.version_ordinal, known.revision)
+        )
+
+    async def cancel(self, caller: Caller, request_id: str, body: CancelRequest) -> StatusView:
+        """Cancel the work for a request and return where it stands then.
+
+        Raises:
+            NotFound: there is no such request of the caller's platform.
+            Conflict: it has ended already.
+        """
+        known = await self._own(caller, request_id)
+        if known.state not in (RequestState.ACCEPTED, RequestState.QUEUED, RequestState.PROCESSING):
+            raise _ended(known.state)
+        async with transaction(self._pool) as conn:
+            jobs = await RequestRepository(conn).open_jobs(request_id)
+            await AuditRepository(conn).add(_cancel_entry(caller, known, body.reason))
+        for job_id in jobs:
+            try:
+                await self._commands.order(job_id, Order(Kind.CANCEL, caller.subject, body.reason))
+            except Conflict:
+                continue
+        view = await self._status.request(caller, request_id)
+        if view.state in (RequestState.COMPLETED, RequestState.FAILED):
+            raise _ended(view.state)
+        return view
+
+    async def _own(self, caller: Caller, request_id: str) -> StoredRequest:
+        """Return a request of the caller's own platform, for admins any; another's is as unknown as none."""
+        known = None
+        if b2b.is_key(request_id):
+            async with transaction(self._pool) as conn:
+                known = await RequestRepository(conn).stored(request_id)
+        if known is None or not may_see_request(caller, known.platform_id) or not caller.has(*OWNERS):
+            raise NotFound("there is no such request", field="request_id")
+        return known
+
+
+def _single(one: Mapping[str, Any]) -> Mapping[str, Any]:
+    if one.get("dry_run") not in (None, False):
+        raise ParameterInvalid("dry_run is for single submits; a batch has none", field="dry_run")
+    return one
+
+
+def _item_key(one: Mapping[str, Any], header_key: str | None, index: int) -> str | None:
+    return None if header_key is None or one.get("idempotency_key") is not None else f"{header_key}#{index}"
+
+
+def _ended(state: RequestState) -> InvalidTransition:
+    return InvalidTransition(
+        f"the request is {state}; there is nothing to cancel", field="request_id", value=str(state)
+    )
+
+
+def _cancel_entry(caller: Caller, known: StoredRequest, reason: str | None) -> NewAuditEntry:
+    return NewAuditEntry(
+        asset_id=known.asset_id,
+        version_ordinal=known.version_ordinal,
+        action="cancel_ordered",
+        actor=caller.subject,
+        actor_role=str(Role.SUBMITTER if caller.has(Role.SUBMITTER) else Role.ADMIN),
+        reason=reason,
+        before={"request_state": str(known.state)},
+        request_id=known.request_id,
+        platform_id=known.platform_id,
+    )
