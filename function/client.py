@@ -16,7 +16,9 @@ from core.identity import CALLER_HEADER, SERVICE_HEADER
 
 _FORWARDED: Final = (CALLER_HEADER, "Authorization", "Idempotency-Key", "Content-Type", "If-None-Match", "traceparent")
 _RETURNED: Final = ("Content-Type", "Location", "Retry-After", "ETag", "Cache-Control", "WWW-Authenticate")
+_HARMLESS: Final = ("Content-Type", "If-None-Match", "traceparent")
 CONNECT_SECONDS: Final = 2.0
+PROBE_SECONDS: Final = 3.0
 TOTAL_SECONDS: Final = 150.0
 _SAFE: Final = frozenset({"GET", "HEAD"})
 
@@ -39,7 +41,8 @@ class Reply:
 class OrchestratorClient:
     """Forwards requests; made once per process, used on one event loop."""
 
-    def __init__(self, base_urls: Sequence[str], service_key: str) -> None:
+    def __init__(self, base_urls: Sequence[str], service_key: str | None) -> None:
+        """Take the addresses of one kind of process; without a service key no credential at all is passed on."""
         self._base_urls = tuple(base_urls)
         self._service_key = service_key
         self._preferred = 0
@@ -75,6 +78,20 @@ class OrchestratorClient:
             return last
         raise OrchestratorUnavailable("no orchestrator answers", remediation="Try again in some seconds.")
 
+    @property
+    def size(self) -> int:
+        """How many addresses there are."""
+        return len(self._base_urls)
+
+    async def probe(self, number: int, path: str) -> bool:
+        """Return whether one address answers a harmless question with 200."""
+        timeout = aiohttp.ClientTimeout(total=PROBE_SECONDS)
+        try:
+            async with self._open().get(f"{self._base_urls[number]}{path}", timeout=timeout) as response:
+                return response.status == 200
+        except (TimeoutError, aiohttp.ClientError):
+            return False
+
     async def close(self) -> None:
         """Close the session; the next call opens a new one."""
         if self._session is not None:
@@ -83,8 +100,9 @@ class OrchestratorClient:
 
     def _headers(self, caller: Mapping[str, str]) -> dict[str, str]:
         lowered = {name.lower(): value for name, value in caller.items()}
-        passed = {name: lowered[name.lower()] for name in _FORWARDED if name.lower() in lowered}
-        return passed | {SERVICE_HEADER: self._service_key}
+        names = _FORWARDED if self._service_key is not None else _HARMLESS
+        passed = {name: lowered[name.lower()] for name in names if name.lower() in lowered}
+        return passed if self._service_key is None else passed | {SERVICE_HEADER: self._service_key}
 
     async def _attempt(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, repeatable: bool

@@ -33,10 +33,15 @@ class Gateway:
     orchestrator: OrchestratorClient
     queries: GatewayQueries
     urls: PublicUrls
+    targets: Mapping[str, OrchestratorClient]
+    """What the proxy may reach, the orchestrator among it."""
+    config: Mapping[str, str | int | float | bool | None]
+    """Its settings as operators may see them."""
 
     async def close(self) -> None:
         """Close connections; the local host calls it at its end, Azure just stops the process."""
-        await self.orchestrator.close()
+        for client in (self.orchestrator, *self.targets.values()):
+            await client.close()
         await self.queries.close()
 
     async def proxy(
@@ -46,6 +51,7 @@ class Gateway:
         *,
         body: bytes | None = None,
         query: Mapping[str, str] | None = None,
+        client: OrchestratorClient | None = None,
     ) -> func.HttpResponse:
         """Forward a request with both credentials and return the orchestrator's answer as it is.
 
@@ -55,7 +61,7 @@ class Gateway:
         sent = req.get_body() if body is None else body
         if len(sent) > MAX_BODY_BYTES:
             raise PayloadTooLarge(f"the body has {len(sent)} bytes; expected at most {MAX_BODY_BYTES}", field="body")
-        reply = await self.orchestrator.forward(
+        reply = await (client or self.orchestrator).forward(
             req.method,
             path,
             headers=req.headers,

@@ -12,6 +12,8 @@ class GatewaySettings(IdentitySettings):
     gateway_port: int = Field(7071, ge=1, le=65535, description="Port of the local Functions host; Azure ignores it.")
     orchestrator_url: str = Field(description="Base URLs of orchestrators, separated by commas.")
     gateway_service_key: SecretStr = Field(description="The gateway's own credential, beside the caller's.")
+    gateway_worker_urls: str = Field("", description="Where workers show their health, for the proxy; commas between.")
+    gateway_serving_urls: str = Field("", description="Where serving shows its health, for the proxy; commas between.")
     public_gateway_url: str = Field(description="Where partners reach the gateway.")
     public_serving_url: str = Field(description="Where readers reach tiles, previews and downloads.")
 
@@ -22,4 +24,12 @@ class GatewaySettings(IdentitySettings):
 
     def orchestrator_urls(self) -> tuple[str, ...]:
         """Return the base URLs in order."""
-        return tuple(url.strip().rstrip("/") for url in self.orchestrator_url.split(",") if url.strip())
+        return _urls(self.orchestrator_url)
+
+    def proxy_urls(self) -> dict[str, tuple[str, ...]]:
+        """Return the addresses of what the proxy reaches beside the orchestrators."""
+        return {"worker": _urls(self.gateway_worker_urls), "serving": _urls(self.gateway_serving_urls)}
+
+
+def _urls(text: str) -> tuple[str, ...]:
+    return tuple(url.strip().rstrip("/") for url in text.split(",") if url.strip())

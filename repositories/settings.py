@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from core.errors import GeodagError
+from repositories.logs import redact
 
 PREFIXES: Final = ("ORCHESTRATOR_", "WORKER_", "GATEWAY_", "SERVING_", "DAG_")
 """Names that start like this belong to geodag, so an unknown one is a typing error."""
@@ -25,7 +26,8 @@ SHARED_NAMES: Final = frozenset(
         "WORKER_QUEUE", "WORKER_TYPE", "WORKER_ID", "WORKER_SLOTS_INLINE", "WORKER_SLOTS_PROCESS", "WORKER_STATE_DIR",
         "WORKER_SCRATCH_DIR", "WORKER_HEALTH_PORT", "WORKER_HEARTBEAT_SECONDS", "WORKER_TASK_MEMORY_BYTES",
         "WORKER_JOURNAL_FILE", "WORKER_SERVICE_KEY", "DAG_CALLBACK_URL",
-        "GATEWAY_HOST", "GATEWAY_PORT", "GATEWAY_SERVICE_KEY", "SERVING_HOST", "SERVING_PORT",
+        "GATEWAY_HOST", "GATEWAY_PORT", "GATEWAY_SERVICE_KEY", "GATEWAY_WORKER_URLS", "GATEWAY_SERVING_URLS",
+        "SERVING_HOST", "SERVING_PORT",
     }
 )  # fmt: skip
 """Names of all processes: several may share one environment, so another process's name is no error."""
@@ -65,11 +67,23 @@ class ProcessSettings(BaseSettings):
             raise SettingsError(f"{cls.__name__}: " + "; ".join(problems))
         return settings
 
+    def redacted(self) -> dict[str, str | int | float | bool | None]:
+        """Return every setting for people to read: secrets only as being there or not, URLs without credentials."""
+        return {name.upper(): _shown(getattr(self, name)) for name in type(self).model_fields}
+
     @classmethod
     def _unknown_names(cls, environ: Mapping[str, str]) -> tuple[str, ...]:
         known = SHARED_NAMES | {name.upper() for name in cls.model_fields}
         unknown = sorted(n for n in environ if n.upper().startswith(PREFIXES) and n.upper() not in known)
         return tuple(f"{name}: unknown variable" for name in unknown)
+
+
+def _shown(value: object) -> str | int | float | bool | None:
+    if isinstance(value, SecretStr):
+        return "(set)" if value.get_secret_value() else "(not set)"
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return redact(str(value))
 
 
 class DatabaseSettings(ProcessSettings):

@@ -4,7 +4,8 @@ from typing import Final
 
 import azure.functions as func
 
-from function.gateway import Gateway, add, segment
+from core import paging
+from function.gateway import Endpoint, Gateway, add, segment
 
 _LIST_FILTERS: Final = ("status", "limit")
 
@@ -15,6 +16,9 @@ def build(gateway: Gateway) -> func.Blueprint:
     endpoints = StatusEndpoints(gateway)
     job = "api/status/job/{job_id}"
     add(blueprint, "status_jobs", "api/status/jobs", ["GET"], endpoints.jobs)
+    add(blueprint, "status_stats", "api/status/stats", ["GET"], endpoints.proxied("/api/v1/stats", ("hours",)))
+    lookup = endpoints.proxied("/api/v1/lookup", ("job_id", "request_id", "asset_id", "version_ordinal", "limit"))
+    add(blueprint, "status_lookup", "api/status/lookup", ["GET"], lookup)
     add(blueprint, "status_job", job, ["GET"], endpoints.job)
     add(blueprint, "status_job_nodes", f"{job}/nodes", ["GET"], endpoints.nodes)
     add(blueprint, "status_job_events", f"{job}/events", ["GET"], endpoints.events)
@@ -32,6 +36,16 @@ class StatusEndpoints:
         await self._gateway.auth.operator(req.headers)
         query = {name: req.params[name] for name in _LIST_FILTERS if name in req.params}
         return await self._gateway.proxy(req, "/api/v1/jobs", query=query)
+
+    def proxied(self, path: str, names: tuple[str, ...]) -> Endpoint:
+        """Return the endpoint that proxies one question; parameters that it does not have are refused."""
+
+        async def ask(req: func.HttpRequest) -> func.HttpResponse:
+            await self._gateway.auth.operator(req.headers)
+            paging.check_names(req.params, names)
+            return await self._gateway.proxy(req, path, query=req.params)
+
+        return ask
 
     async def job(self, req: func.HttpRequest) -> func.HttpResponse:
         """Proxy one job."""

@@ -39,6 +39,20 @@ FUNCTIONS = {
     "status_job": ("GET", "api/status/job/{job_id}"),
     "status_job_nodes": ("GET", "api/status/job/{job_id}/nodes"),
     "status_job_events": ("GET", "api/status/job/{job_id}/events"),
+    "status_stats": ("GET", "api/status/stats"),
+    "status_lookup": ("GET", "api/status/lookup"),
+    "gateway_submit_batch": ("POST", "api/gateway/submit/batch"),
+    "gateway_health": ("GET", "api/gateway/health"),
+    "proxy_health": ("GET", "api/proxy/health"),
+    **{
+        f"proxy_{method.lower()}": (method, "api/proxy/{target}/{*path}")
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+    },
+    "admin_health": ("GET", "api/admin/health"),
+    "admin_config": ("GET", "api/admin/config"),
+    "admin_active_jobs": ("GET", "api/admin/active-jobs"),
+    "admin_recent_events": ("GET", "api/admin/recent-events"),
+    "admin_workflows": ("GET", "api/admin/workflows"),
     "admin_audit": ("GET", "api/admin/audit"),
     "livez": ("GET", "api/livez"),
     "readyz": ("GET", "api/readyz"),

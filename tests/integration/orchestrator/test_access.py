@@ -103,12 +103,18 @@ REVIEWERS = {
     "POST /api/v1/reviews/decisions",
 }
 ALLOWED = {
-    "submitter": {"POST /api/v1/submit", "POST /api/v1/validate", "POST /api/v1/uploads", *OWNERS},
+    "submitter": {
+        *(f"POST /api/v1/{one}" for one in ("submit", "validate", "uploads", "requests/batch")),
+        *(f"POST /api/v1/requests/{{request_id}}/{one}" for one in ("cancel", "resubmit")),
+        *OWNERS,
+    },
     "reader": set(),
     "reviewer": REVIEWERS,
     "admin": {
         *REVIEWERS,
         *OWNERS,
+        "POST /api/v1/requests/{request_id}/cancel",
+        "PATCH /api/v1/platforms/{platform_id}",
         "DELETE /api/v1/assets/{asset_id}",
         "POST /api/v1/assets/{asset_id}/restore",
         f"POST {VERSION}/restore",
@@ -122,6 +128,7 @@ ALLOWED = {
         *(f"POST /api/v1/jobs/{{job_id}}/{one}" for one in ("cancel", "pause", "resume", "retry", "rerun", "priority")),
         *(f"POST /api/v1/jobs/{{job_id}}/nodes/{{node_id}}/{one}" for one in ("skip", "gate", "window", "rerun")),
         "POST /api/v1/commands/{kind}",
+        "PATCH /api/v1/platforms/{platform_id}",
         "PUT /api/v1/settings/pauses/{switch}",
         "DELETE /api/v1/settings/pauses/{switch}",
         *(f"POST /api/v1/dead-letters/{{dead_letter_id}}/{one}" for one in ("replay", "discard")),

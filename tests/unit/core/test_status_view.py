@@ -47,6 +47,7 @@ def facts(**changes: Any) -> RequestFacts:
         "exposure": Exposure.LATEST_ONLY,
         "latest_approved_version_ordinal": 0,
         "deleted": False,
+        "created_at": NOW,
         "updated_at": NOW,
     }
     return RequestFacts(**(good | changes))
