@@ -1,14 +1,14 @@
 """`geodag workflow`: what authors of workflows need, from their files alone."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cli.errors import CliError
+from cli.errors import CliError, ExitCode
 from cli.options import JsonOption
 from cli.output import print_json
 from core.dag.author_schema import author_schema
@@ -17,14 +17,21 @@ from core.dag.definition import Workflow
 from core.dag.drawing import mermaid, svg
 from core.dag.lint import examine
 from core.dag.loader import load_workflow
+from core.dag.nodes import WorkflowNode
 from core.dag.problems import Problem
+from core.dag.rehearsal import Rehearsed, rehearse
+from core.dag.scenario import Scenario, read_scenario
 from core.dag.yaml_source import write_yaml
-from core.errors import WorkflowError
+from core.errors import CallerError, WorkflowError
+from core.models.engine import NodeState
+from core.statuses import NODE_FINAL, JobStatus
 
 FileArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A workflow file.")]
 PathsArgument = Annotated[list[Path], typer.Argument(exists=True, help="Workflow files, or folders of them.")]
+SHOWN_OF_NODES = {"status", "skip_reason", "attempt", "waiting_for", "output", "error", "started_at", "completed_at"}
+MAX_WORDS = 120
 
-app = typer.Typer(no_args_is_help=True, help="Checks and draws workflow files.")
+app = typer.Typer(no_args_is_help=True, help="Checks, draws and rehearses workflow files.")
 
 
 class Picture(StrEnum):
@@ -35,7 +42,13 @@ class Picture(StrEnum):
 
 
 class NotGood(CliError):
-    """A workflow has problems."""
+    """A workflow or a scenario has problems."""
+
+
+class NotCompleted(CliError):
+    """A job did not complete in supposed time."""
+
+    exit_code = ExitCode.PROCESSING_FAILED
 
 
 @app.command()
@@ -83,6 +96,78 @@ def graph(
     except WorkflowError as error:
         raise NotGood(error.detail.message) from error
     sys.stdout.write(svg(workflow) if picture is Picture.SVG else mermaid(workflow))
+
+
+@app.command()
+def simulate(
+    file: FileArgument,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="YAML or JSON: inputs, and how tasks, items and gates turn out."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a workflow in supposed time with supposed tasks; the engine that decides is the real one."""
+    try:
+        workflow, workflows = _with_children(file)
+        supposed = read_scenario(_text_of(scenario), str(scenario)) if scenario else Scenario()
+        result = rehearse(workflow, supposed, workflows=workflows)
+    except (WorkflowError, CallerError) as error:
+        raise NotGood(error.detail.message) from error
+    if as_json:
+        print_json(_document(result))
+    else:
+        sys.stdout.write(_story(result))
+    if result.job.status is not JobStatus.COMPLETED:
+        raise NotCompleted(f"the job is {result.job.status} after {result.seconds:g} s")
+
+
+def _with_children(file: Path) -> tuple[Workflow, dict[str, Workflow]]:
+    """Return the workflow of a file, and by hash those of its folder, which its nodes may run."""
+    alone = load_workflow(_text_of(file), str(file))
+    if not any(isinstance(node, WorkflowNode) for node in alone.nodes.values()):
+        return alone, {}
+    catalogue = load_folder({str(other): _text_of(other) for other in _files_of(file.parent)})
+    for broken in catalogue.broken:
+        if broken.file == str(file):
+            raise WorkflowError(broken.error)
+    beside = catalogue.get(alone.workflow_id, alone.version)
+    return beside, {one.definition_hash: one for one in catalogue.workflows.values()}
+
+
+def _document(result: Rehearsed) -> dict[str, Any]:
+    return {
+        "status": result.job.status,
+        "seconds": result.seconds,
+        "outputs": result.job.outputs,
+        "error": result.job.error,
+        "warnings": result.job.warnings,
+        "nodes": {key: node.model_dump(mode="json", include=SHOWN_OF_NODES) for key, node in result.nodes.items()},
+        "timeline": [
+            {"seconds": one.seconds, "event": one.event, "node_id": one.node_id, "data": dict(one.data)}
+            for one in result.timeline
+        ],
+    }
+
+
+def _story(result: Rehearsed) -> str:
+    lines = [
+        f"{one.seconds:>10.1f} s  {one.node_id or '':<24}  {one.event:<20}  {_words(one.data)}".rstrip()
+        for one in result.timeline
+    ]
+    waiting = [f"{key} is {node.status}: {_words(node.waiting_for or {})}" for key, node in _unfinished(result)]
+    return "\n".join([*lines, *waiting, f"{result.job.status} after {result.seconds:g} s", ""])
+
+
+def _unfinished(result: Rehearsed) -> list[tuple[str, NodeState]]:
+    return [(key, node) for key, node in result.nodes.items() if node.status not in NODE_FINAL]
+
+
+def _words(data: Mapping[str, Any]) -> str:
+    text = " ".join(f"{name}={value}" for name, value in data.items() if value not in (None, ""))
+    return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]}…"
 
 
 @app.command()

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.commands.workflow import app
+from cli.commands.workflow import NotCompleted, app
 from core.dag.loader import load_workflow
 
 SHIPPED = Path(__file__).parents[3] / "workflows"
@@ -101,6 +101,51 @@ def test_schema_prints_the_published_schema() -> None:
     assert json.loads(run("schema").stdout) == json.loads(published.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("command", ["lint", "graph", "schema"])
+GATED = GOOD.replace("next: end}", "next: hold}") + "  hold: {type: gate, next: end}\n"
+
+
+def test_simulate_tells_what_happens_and_when(tmp_path: Path) -> None:
+    scenario = written(tmp_path, "s.yaml", "tasks: {say: {seconds: 5}}\ngates: {hold: {after_seconds: 60}}\n")
+    result = run("simulate", written(tmp_path, "demo.yaml", GATED), "--scenario", scenario)
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["0.0", "s", "say", "node_started", "attempt=0"] in lines
+    assert ["65.0", "s", "hold", "node_completed", "decision=approved", "actor=somebody", "data={}"] in lines
+    assert lines[-1] == ["COMPLETED", "after", "65", "s"]
+
+
+def test_simulate_says_what_a_job_waits_for_when_nothing_more_would_happen(tmp_path: Path) -> None:
+    result = run("simulate", written(tmp_path, "demo.yaml", GATED))
+    assert isinstance(result.exception, NotCompleted)
+    assert "hold is WAITING: kind=gate" in result.stdout
+
+
+def test_simulate_gives_programs_everything(tmp_path: Path) -> None:
+    scenario = written(tmp_path, "s.json", '{"tasks": {"echo": {"error": {"code": "BAD"}}}}')
+    answer = json.loads(run("simulate", written(tmp_path, "a.yaml", GOOD), "--scenario", scenario, "--json").stdout)
+    assert (answer["status"], answer["error"]["code"], answer["nodes"]["say"]["status"]) == ("FAILED", "BAD", "FAILED")
+    assert answer["timeline"][-1]["event"] == "job_failed"
+
+
+def test_simulate_supposes_child_jobs_like_tasks(tmp_path: Path) -> None:
+    parent = GOOD.replace("demo", "parent").replace("handler: echo", "type: workflow, workflow_id: demo")
+    written(tmp_path, "child.yaml", GOOD)
+    file = written(tmp_path, "parent.yaml", parent)
+    scenario = written(tmp_path, "s.json", '{"tasks": {"say": {"seconds": 9, "output": {"x": 1}}}}')
+    result = run("simulate", file, "--scenario", scenario)
+    assert "COMPLETED after 9 s" in result.stdout
+    (tmp_path / "child.yaml").unlink()
+    assert "there is no usable workflow 'demo'" in str(run("simulate", file).exception)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "problem"), [("inputs: {x: 1}", "is not an input"), ("tasks: 5", "s.yaml:1: tasks")]
+)
+def test_simulate_refuses_a_scenario_that_does_not_fit(tmp_path: Path, scenario: str, problem: str) -> None:
+    file = written(tmp_path, "demo.yaml", GOOD)
+    assert problem in str(run("simulate", file, "--scenario", written(tmp_path, "s.yaml", scenario)).exception)
+
+
+@pytest.mark.parametrize("command", ["lint", "graph", "schema", "simulate"])
 def test_every_command_explains_itself(command: str) -> None:
     assert run(command, "--help").exit_code == 0

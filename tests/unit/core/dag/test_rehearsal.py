@@ -1,0 +1,208 @@
+"""Workflows in supposed time: what an author sees of a run that never was."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from core.dag.definition import Workflow
+from core.dag.rehearsal import Rehearsed, rehearse
+from core.dag.scenario import GatePlay, Play, Scenario, read_scenario
+from core.errors import CallerError, WorkflowError
+from core.ids import canonical_json
+from core.statuses import JobStatus
+from tests.unit.core.dag.fan_outs import workflow_with
+from tests.unit.core.dag.harness import chain, task, workflow_of
+from tests.unit.core.dag.laws import LAWS
+from tests.unit.core.dag.worlds import workflows
+
+TRANSIENT = {"error": {"code": "BUSY", "classification": "transient"}}
+
+
+def rehearsed(workflow: Workflow, **scenario: Any) -> Rehearsed:
+    """Rehearse with a scenario as an author writes it."""
+    return rehearse(workflow, read_scenario(canonical_json(scenario), "scenario.json"))
+
+
+def at(result: Rehearsed, event: str) -> list[tuple[float, str | None]]:
+    """Return when, and at which nodes, something happened."""
+    return [(moment.seconds, moment.node_id) for moment in result.timeline if moment.event == event]
+
+
+def test_what_is_not_supposed_completes_after_a_second() -> None:
+    result = rehearsed(workflow_of(chain("a", "b")))
+    assert (result.job.status, result.seconds, result.ended) == (JobStatus.COMPLETED, 2, True)
+    assert at(result, "node_started") == [(0, "a"), (1, "b")]
+    assert result.nodes["b"].output == {}
+
+
+def test_outputs_decide_where_a_conditional_goes_and_may_come_from_params() -> None:
+    nodes: dict[str, Any] = {
+        "start": {"type": "start", "next": ["a"]},
+        "a": task(params={"size": "{{ inputs.size }}"}, next=["if"]),
+        "if": {
+            "type": "conditional",
+            "condition": "{{ nodes.a.output.size }} > 10",
+            "on_true": ["large"],
+            "on_false": ["small"],
+        },
+        "large": task(),
+        "small": task(),
+    }
+    workflow = workflow_of(nodes, inputs={"size": {"type": "integer"}}, outputs={"size": "{{ nodes.a.output.size }}"})
+    tasks = {"a": {"seconds": 5, "output": {"size": "{{ params.size * 2 }}"}}}
+    result = rehearsed(workflow, inputs={"size": 6}, tasks=tasks)
+    assert result.job.outputs == {"size": 12}
+    assert (result.nodes["large"].status, result.nodes["small"].status) == ("COMPLETED", "SKIPPED")
+    assert result.seconds == 6
+
+
+def test_failures_are_retried_after_their_backoff_and_the_last_play_counts_for_all_that_follow() -> None:
+    retry = {"max_retries": 2, "backoff": "fixed", "initial_delay_seconds": 30, "jitter": 0}
+    workflow = workflow_of(chain("a", retry=retry))
+    result = rehearsed(workflow, tasks={"a": [{"seconds": 2, **TRANSIENT}, {"seconds": 3}]})
+    assert (result.job.status, result.seconds) == (JobStatus.COMPLETED, 35)
+    result = rehearsed(workflow, tasks={"echo": [TRANSIENT]})
+    assert result.job.status is JobStatus.FAILED
+    assert at(result, "node_started") == [(0, "a"), (31, "a"), (62, "a")]
+    assert result.job.error is not None
+    assert result.job.error["code"] == "BUSY"
+
+
+def test_a_lost_worker_is_noticed_when_its_lease_ends() -> None:
+    workflow = workflow_of(chain("a", heartbeat_timeout_seconds=7))
+    result = rehearsed(workflow, tasks={"a": [{"seconds": 10, "lost": True}, {"seconds": 1}]})
+    assert at(result, "attempt_expired") == [(17, "a")]
+    assert (result.job.status, result.seconds) == (JobStatus.COMPLETED, 18)
+
+
+def test_a_task_that_runs_too_long_is_timed_out_and_its_late_result_changes_nothing() -> None:
+    workflow = workflow_of(chain("a", timeout_seconds=5, retry={"max_retries": 0}))
+    result = rehearsed(workflow, tasks={"a": {"seconds": 50}})
+    assert (result.job.status, result.seconds) == (JobStatus.FAILED, 5)
+
+
+def test_workers_take_what_is_urgent_and_old_first_and_no_more_than_they_can() -> None:
+    nodes = {"start": {"type": "start", "next": ["a", "b", "c"]}, "a": task(), "b": task(), "c": task()}
+    result = rehearsed(workflow_of(nodes), workers={"functionapp-tasks": 2}, tasks={"echo": {"seconds": 10}})
+    assert at(result, "node_started") == [(0, "a"), (0, "b"), (10, "c")]
+    result = rehearsed(workflow_of(nodes), queue_seconds=4)
+    assert at(result, "node_started") == [(4, "a"), (4, "b"), (4, "c")]
+
+
+def test_a_gate_is_decided_when_the_scenario_says_so_and_waits_for_ever_when_it_does_not() -> None:
+    nodes = {"start": {"type": "start", "next": ["hold"]}, "hold": {"type": "gate", "next": ["a"]}, "a": task()}
+    gate = {"decision": "approved", "after_seconds": 3600, "actor": "ann", "data": {"scale": 2}}
+    result = rehearsed(workflow_of(nodes), gates={"hold": gate})
+    assert (result.job.status, result.seconds) == (JobStatus.COMPLETED, 3601)
+    assert (result.nodes["hold"].output or {})["actor"] == "ann"
+    result = rehearsed(workflow_of(nodes), gates={"hold": {"decision": "rejected", "reason": "no"}})
+    assert result.job.status is JobStatus.FAILED
+    result = rehearsed(workflow_of(nodes))
+    assert not result.ended
+    assert (result.nodes["hold"].waiting_for or {})["kind"] == "gate"
+
+
+def test_a_gate_that_expires_before_its_decision_fails() -> None:
+    nodes = {"start": {"type": "start", "next": ["hold"]}, "hold": {"type": "gate", "expires_after_seconds": 60}}
+    result = rehearsed(workflow_of(nodes), gates={"hold": {"after_seconds": 61}})
+    assert (result.job.status, result.seconds) == (JobStatus.FAILED, 60)
+    assert (result.job.error or {})["code"] == "GATE_EXPIRED"
+
+
+def test_items_of_a_fan_out_have_plays_of_their_own() -> None:
+    workflow = workflow_with({"max_concurrency": 2, "tolerate": {"count": 1}})
+    items = {"many": {"1": {"error": {"code": "BAD"}}, "2": {"seconds": 5, "output": {"x": "{{ index }}"}}}}
+    tasks = {"many": {"output": {"v": "{{ params.v }}"}}}
+    result = rehearsed(workflow, inputs={"items": ["a", "b", "c", "d"]}, tasks=tasks, items=items)
+    assert result.job.status is JobStatus.COMPLETED
+    joined = result.nodes["join"].output or {}
+    assert joined["results"] == [{"v": "a"}, {"x": 2}, {"v": "d"}]
+    assert [failure["index"] for failure in joined["failures"]] == [1]
+    assert result.seconds == 6
+
+
+def test_batches_run_their_items_one_after_the_other() -> None:
+    workflow = workflow_with({"batch_size": 3})
+    items = {"many": {"1": [TRANSIENT, {"seconds": 7, "output": {"again": True}}]}}
+    result = rehearsed(workflow, inputs={"items": [10, 11, 12, 13]}, items=items)
+    assert (result.nodes["join"].output or {})["results"] == [{}, {"again": True}, {}, {}]
+    assert result.seconds == 3 + 10 + 7
+    result = rehearsed(workflow, inputs={"items": [10]}, items={"many": {"0": [{"lost": True}, {"seconds": 2}]}})
+    assert (result.job.status, result.seconds) == (JobStatus.COMPLETED, 23)
+
+
+def test_a_large_fan_in_is_gathered() -> None:
+    workflow = workflow_with({})
+    result = rehearsed(workflow, inputs={"items": list(range(40))}, tasks={"many": {"output": {"text": "x" * 5000}}})
+    assert result.job.status is JobStatus.COMPLETED
+    assert len((result.nodes["join"].output or {})["results"]) == 40
+
+
+def test_large_values_are_made_on_the_way() -> None:
+    nodes = chain("a", "b")
+    nodes["b"]["params"] = {"text": "{{ nodes.a.output.text }}{{ nodes.a.output.text }}"}
+    tasks = {"a": {"output": {"text": "x" * 50_000}}, "b": {"output": {"size": "{{ params.text | length }}"}}}
+    result = rehearsed(workflow_of(nodes), tasks=tasks)
+    assert result.nodes["b"].output == {"size": 100_000}
+
+
+def test_commands_are_given_at_their_time() -> None:
+    workflow = workflow_of(chain("a", "b"))
+    commands = [{"kind": "pause", "after_seconds": 0.5}, {"kind": "resume", "after_seconds": 60}]
+    result = rehearsed(workflow, commands=commands)
+    assert at(result, "node_started") == [(0, "a"), (60, "b")]
+    result = rehearsed(workflow, commands=[{"kind": "cancel", "after_seconds": 1.5}])
+    assert (result.job.status, result.seconds) == (JobStatus.CANCELLED, 1.5)
+
+
+def test_a_rehearsal_gives_up_in_time() -> None:
+    result = rehearsed(workflow_of(chain("a")), tasks={"a": {"seconds": 500}}, give_up_after_seconds=100)
+    assert not result.ended
+    assert result.nodes["a"].status == "RUNNING"
+
+
+def test_the_same_scenario_goes_the_same_way() -> None:
+    workflow = workflow_with({"max_concurrency": 3, "task": {"retry": {"max_retries": 3}}})
+    scenario = Scenario(inputs={"items": list(range(20))}, tasks={"many": (Play(lost=True), Play())})
+    assert rehearse(workflow, scenario) == rehearse(workflow, scenario)
+
+
+def test_inputs_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(CallerError, match="is not an input"):
+        rehearsed(workflow_of(chain("a")), inputs={"x": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "tasks:\n  a: {output: {}, lost: true}\n",
+            "s.yaml:2: tasks.a.0: Value error, an attempt has an output, an error",
+        ),
+        ("tasks:\n  a: []\n", "s.yaml:2: tasks.a: "),
+        ("task: {}\n", "s.yaml:1: task: Extra inputs are not permitted"),
+        ("inputs: {}\ninputs: {}\n", "s.yaml:2: the key 'inputs' is there twice"),
+        ("- a\n", "s.yaml:1: "),
+    ],
+)
+def test_a_scenario_with_a_mistake_names_its_line(text: str, problem: str) -> None:
+    with pytest.raises(WorkflowError) as caught:
+        read_scenario(text, "s.yaml")
+    assert problem in str(caught.value)
+
+
+def test_an_output_that_cannot_be_made_is_the_failure_of_its_attempt() -> None:
+    result = rehearsed(workflow_of(chain("a")), tasks={"a": {"output": {"x": "{{ params.nope }}"}}})
+    assert result.job.status is JobStatus.FAILED
+    assert "params.nope is not there" in (result.job.error or {})["message"]
+
+
+@LAWS
+@given(workflows())
+def test_every_workflow_comes_to_its_end_or_waits_for_a_gate(workflow: Workflow) -> None:
+    result = rehearse(workflow, Scenario())
+    open_gates = [node for node in result.nodes.values() if (node.waiting_for or {}).get("kind") == "gate"]
+    assert result.ended or open_gates
+    decided = Scenario(gates={node_id: GatePlay() for node_id in workflow.nodes})
+    assert rehearse(workflow, decided).job.status is JobStatus.COMPLETED
