@@ -34,7 +34,7 @@ def certain_at(workflow: Workflow) -> Certain:
 def certain_at_end(workflow: Workflow) -> frozenset[str]:
     """Return the nodes that have completed whenever the job completes."""
     untaken = untaken_nodes(workflow)
-    return frozenset(key for key, node in workflow.nodes.items() if key not in untaken and not _may_lack_output(node))
+    return frozenset(key for key, node in workflow.nodes.items() if key not in untaken and not may_lack_output(node))
 
 
 def untaken_nodes(workflow: Workflow) -> frozenset[str]:
@@ -55,8 +55,9 @@ def _may_be_dead(nodes: Mapping[str, Node], source: str, target: str, untaken: "
 
 def _behind(workflow: Workflow, source: str, certain: Certain) -> frozenset[str]:
     """Return what has completed when the edge from a source passes."""
-    return certain[source] if _may_lack_output(workflow.nodes[source]) else certain[source] | {source}
+    return certain[source] if may_lack_output(workflow.nodes[source]) else certain[source] | {source}
 
 
-def _may_lack_output(node: Node) -> bool:
+def may_lack_output(node: Node) -> bool:
+    """Return whether edges of a node may pass although it did not complete."""
     return node.best_effort or node.when is not None

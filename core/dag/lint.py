@@ -1,11 +1,10 @@
 """Advice on workflows that load: what would fail, or surprise, in some of their runs only."""
 
-from collections.abc import Iterator
-
-from core.dag.certainty import certain_at, certain_at_end
+from core.dag.certainty import certain_at, certain_at_end, may_lack_output
 from core.dag.definition import Workflow
+from core.dag.graph import rule_of
 from core.dag.loader import load_workflow
-from core.dag.nodes import ConditionalNode
+from core.dag.nodes import ConditionalNode, JoinRule
 from core.dag.places import Place, places
 from core.dag.problems import DefinitionError, Problem, Report
 from core.dag.yaml_source import read_yaml
@@ -27,8 +26,9 @@ def lint(workflow: Workflow, report: Report) -> None:
     certain, at_end = certain_at(workflow), certain_at_end(workflow)
     for place in places(workflow):
         known = at_end if place.node_id is None else certain[place.node_id]
-        for node_id in _unsure_reads(place):
-            if node_id not in known:
+        plain, handled = _reads(place)
+        for node_id in sorted(plain - handled - known):
+            if not _is_last_resort(workflow, place, node_id, handled):
                 report.add(place.path, _advice(node_id))
     for node_id, node in workflow.nodes.items():
         if isinstance(node, ConditionalNode) and (node.when is not None or node.best_effort):
@@ -36,11 +36,19 @@ def lint(workflow: Workflow, report: Report) -> None:
             report.add(("nodes", node_id, word), f"a conditional with {word} may choose nothing; then all its ways run")
 
 
-def _unsure_reads(place: Place) -> Iterator[str]:
-    """Yield each node whose output is read without default(…), is defined, or a look at its status beside it."""
+def _reads(place: Place) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the nodes that are read, and those with care: default(…), `is defined`, or a look at the status beside."""
     lookups = [lookup for lookup, _ in place.lookups() if lookup.chain[0] == "nodes"]
-    handled = {lookup.chain[1] for lookup in lookups if lookup.guarded or lookup.chain[2] == "status"}
-    yield from sorted({str(lookup.chain[1]) for lookup in lookups} - {str(node_id) for node_id in handled})
+    careful = [lookup for lookup in lookups if lookup.guarded or lookup.chain[2] == "status"]
+    return frozenset(str(one.chain[1]) for one in lookups), frozenset(str(one.chain[1]) for one in careful)
+
+
+def _is_last_resort(workflow: Workflow, place: Place, node_id: str, handled: frozenset[str]) -> bool:
+    """Return whether a node is read only when no other way led here, as in `a | default(b)` after any_of of both."""
+    if place.node_id is None or rule_of(workflow.nodes[place.node_id]) is JoinRule.ALL_DONE:
+        return False
+    ways = frozenset(workflow.graph.incoming[place.node_id])
+    return ways <= handled | {node_id} and not any(may_lack_output(workflow.nodes[way]) for way in ways)
 
 
 def _advice(node_id: str) -> str:

@@ -110,6 +110,16 @@ def test_an_output_that_is_always_there_may_be_read_plainly(name: str) -> None:
     assert advice(CERTAIN[name]) == []
 
 
+def test_one_of_two_ways_may_be_read_in_place_of_the_other() -> None:
+    of = "nodes.a.output.n | default(nodes.x.output.n)"
+    for join in ("any_of", "all_of"):
+        nodes = {**MAY_LACK["one of two ways"], "b": reader("a", "x", of=of, join=join)}
+        assert advice(nodes) == []
+    assert len(advice({**nodes, "b": reader("a", "x", of=of, join="all_done")})) == 1
+    assert len(advice({**nodes, "b": reader("a", "x", "c", of=of, join="any_of")})) == 1
+    assert len(advice({**nodes, "a": task(best_effort=True)})) == 1
+
+
 def test_outputs_of_the_job_are_read_when_it_completed() -> None:
     nodes = {"a": task("start"), "b": task("start", best_effort=True), "c": task("a", when="true")}
     outputs = {key: f"{{{{ nodes.{key}.output.n }}}}" for key in nodes}
