@@ -144,6 +144,95 @@ nodes:
     next: end
 """
 
+FAN_OUT = """\
+nodes:
+  prepare:
+    type: task
+    handler: echo
+    params:
+      item_list: "{{ inputs.item_list }}"
+    next: split
+
+  split:
+    type: fan_out
+    source: "{{ nodes.prepare.output.echoed_params.item_list }}"
+    task:
+      handler: echo
+      queue: dag-worker-tasks
+      params:
+        item_value: "{{ item }}"
+        item_index: "{{ index }}"
+      timeout_seconds: 60
+    next: aggregate
+
+  aggregate:
+    type: fan_in
+    aggregation: collect
+    next: end
+"""
+
+TILED = """\
+workflow_id: raster_tiled_processing
+name: "Tiled Raster Processing with Size-Based Routing"
+version: "1.0"
+
+nodes:
+  start:
+    type: start
+    next: [validate]
+
+  validate:
+    handler: raster.validate
+    next: [route_by_size]
+
+  route_by_size:
+    type: conditional
+    condition: "{{ nodes.validate.output.file_size_mb }} > 500"
+    on_true: generate_tiles    # Large -> tile and parallelize
+    on_false: process_direct   # Small -> process directly
+
+  # Branch A: Direct processing for small files
+  process_direct:
+    handler: raster.create_cog
+    queue: container-tasks
+    next: [finalize]
+
+  # Branch B: Tiled processing for large files
+  generate_tiles:
+    type: task
+    handler: raster.generate_tiling_scheme
+    params:
+      tile_size_mb: 50
+    next: process_tiles
+
+  process_tiles:
+    type: fan_out
+    source: "{{ nodes.generate_tiles.output.tile_list }}"
+    task:
+      handler: raster.process_tile
+      queue: container-tasks
+      params:
+        tile: "{{ item }}"
+        tile_index: "{{ index }}"
+      timeout_seconds: 3600
+    next: merge_tiles
+
+  merge_tiles:
+    type: fan_in
+    aggregation: collect
+    next: finalize
+
+  # Both branches converge
+  finalize:
+    depends_on:
+      any_of: [process_direct, merge_tiles]
+    handler: raster.stac_register
+    next: [end]
+
+  end:
+    type: end
+"""
+
 BLOCKS = {
     "003 4.3 echo_test, without a version": (
         ECHO_TEST.replace("nodes:", "version: 1\nnodes:"),
@@ -230,6 +319,65 @@ nodes:
     timeout_seconds: 30
     next: [end]
   start: {type: start, next: [process]}
+  end: {type: end}
+""",
+    ),
+    "003 8.5 fan-out": (
+        HEAD
+        + "inputs: {item_list: {type: array, required: true}}\n"
+        + FAN_OUT
+        + "  start: {type: start, next: prepare}\n  end: {type: end}\n",
+        HEAD
+        + """\
+inputs: {item_list: {type: array, required: true}}
+nodes:
+  start: {type: start, next: [prepare]}
+  prepare: {type: task, handler: echo, params: {item_list: "{{ inputs.item_list }}"}, next: [split]}
+  split:
+    type: fan_out
+    source: "{{ nodes.prepare.output.echoed_params.item_list }}"
+    task:
+      handler: echo
+      queue: functionapp-tasks
+      params: {item_value: "{{ item }}", item_index: "{{ index }}"}
+      timeout_seconds: 60
+    next: [aggregate]
+  aggregate: {type: fan_in, aggregation: collect, next: [end]}
+  end: {type: end}
+""",
+    ),
+    "003 8.7 tiled processing, whole as it stands": (
+        TILED,
+        """\
+workflow_id: raster_tiled_processing
+name: Tiled Raster Processing with Size-Based Routing
+version: 1
+nodes:
+  start: {type: start, next: [validate]}
+  validate: {type: task, handler: raster.validate, next: [route_by_size]}
+  route_by_size:
+    type: conditional
+    condition: "{{ nodes.validate.output.file_size_mb }} > 500"
+    on_true: [generate_tiles]
+    on_false: [process_direct]
+  process_direct: {type: task, handler: raster.create_cog, queue: container-tasks, next: [finalize]}
+  generate_tiles:
+    {type: task, handler: raster.generate_tiling_scheme, params: {tile_size_mb: 50}, next: [process_tiles]}
+  process_tiles:
+    type: fan_out
+    source: "{{ nodes.generate_tiles.output.tile_list }}"
+    task:
+      handler: raster.process_tile
+      queue: container-tasks
+      params: {tile: "{{ item }}", tile_index: "{{ index }}"}
+      timeout_seconds: 3600
+    next: [merge_tiles]
+  merge_tiles: {type: fan_in, aggregation: collect, next: [finalize]}
+  finalize:
+    type: task
+    handler: raster.stac_register_item
+    depends_on: {any_of: [process_direct, merge_tiles]}
+    next: [end]
   end: {type: end}
 """,
     ),
