@@ -62,7 +62,7 @@ def test_a_good_file_loads_and_a_handler_implies_a_task() -> None:
         ("    next: end\n", "    retry: {jitter: 2}\n    next: end\n", 12, "say", "retry.jitter"),
         ("handler: echo", "handler: ehco", 10, "say", "handler 'ehco' is unknown"),
         ("    handler: echo\n", "    type: task\n", 9, "say", "handler is missing"),
-        ("    handler: echo\n", "    type: fan_in\n", 10, "say", "fan_in are not supported yet"),
+        ("    handler: echo\n", "    type: fan_in\n", 9, "say", "exactly one fan_out among its direct sources"),
         ("    handler: echo\n", "    type: banana\n", 10, "say", "'banana' is not a node type"),
         ("    handler: echo\n    params: {", "    params: {", 9, "say", "neither a type nor a handler"),
         ("inputs.message }}", "inputs.mesage }}", 11, "say", "names no input; known are message"),
