@@ -136,12 +136,7 @@ def load_catalogue(folder: Path) -> WorkflowCatalogue:
 def build_context(settings: OrchestratorSettings, identity: Identity) -> Context:
     """Return everything wired together, not yet connected."""
     owner_id = f"{socket.gethostname()[:24]}-{os.getpid()}-{secrets.token_hex(4)}"
-    pool = engine_pool(
-        settings.conninfo(),
-        name=f"orchestrator {owner_id}",
-        max_size=POOL_SIZE,
-        pooled=settings.listen_conninfo() != settings.conninfo(),
-    )
+    pool = _pool(settings, owner_id)
     guard = OutageGuard(time.monotonic(), settings.orchestrator_threshold_seconds, settings.lease_seconds)
     shelf, life = Shelf(load_catalogue(settings.workflows_dir)), Life()
     waiters = JobWaiters(pool, lambda: listener.hears.is_set())  # noqa: PLW0108 - there is no listener yet
@@ -193,6 +188,15 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         life=life,
         webhook_loop=webhook_loop,
         desk=desk,
+    )
+
+
+def _pool(settings: OrchestratorSettings, owner_id: str) -> AsyncPool:
+    return engine_pool(
+        settings.conninfo(),
+        name=f"orchestrator {owner_id}",
+        max_size=POOL_SIZE,
+        pooled=settings.listen_conninfo() != settings.conninfo(),
     )
 
 
