@@ -52,7 +52,7 @@ from orchestrator.upkeep import Chore, upkeep
 from orchestrator.waiters import JobWaiters
 from orchestrator.webhooks import WebhookLoop
 from repositories.blobs_folder import FolderBlobRepository
-from repositories.database import listen
+from repositories.database import AsyncPool, listen
 from repositories.engine_pool import engine_pool
 from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, owner_channel
 from repositories.payloads import PayloadStore
