@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import count
 from typing import Any, Final, Self
 
 from psycopg import AsyncConnection, AsyncCursor, errors, pq
@@ -52,8 +53,9 @@ class PipedCursor(AsyncCursor[Any]):
             await pipe.answers()
 
     def answered(self, result: pq.abc.PGresult) -> None:
-        """Take the result."""
-        self._set_results([result])
+        """Take the result; of a statement that failed or did not run there is none."""
+        if result.status in _GOOD:
+            self._set_results([result])
 
 
 class PipedConnection(AsyncConnection[Any]):
@@ -65,6 +67,8 @@ class PipedConnection(AsyncConnection[Any]):
         self.pipe: Pipe | None = None
         self.names: dict[Key, bytes] = {}
         """Statements that are prepared, by text and types of their parameters."""
+        self.numbers = count()
+        """A name is never used again: the statement may be there although its answer was not read."""
 
     @asynccontextmanager
     async def piped(self) -> AsyncIterator[None]:
@@ -78,8 +82,7 @@ class PipedConnection(AsyncConnection[Any]):
         try:
             self.pipe.send("BEGIN")
             yield
-            self.pipe.send("COMMIT")
-            await self.pipe.answers()
+            await self.pipe.commit()
         except Exception:
             await self.pipe.roll_back()
             raise
@@ -97,7 +100,7 @@ class Pipe:
 
     def __init__(self, connection: PipedConnection) -> None:
         self._pgconn = connection.pgconn
-        self._names = connection.names
+        self._names, self._numbers = connection.names, connection.numbers
         self._prepares = connection.prepare_threshold is not None
         self._query = PostgresQuery(Transformer(connection))
         self._encoding = connection.info.encoding
@@ -127,15 +130,24 @@ class Pipe:
         failed: pq.abc.PGresult | None = None
         await self._sync()
         while (result := await self._next()) is not None:
-            take = self._takers.popleft()
-            if result.status in _GOOD:
-                take(result)
-                continue
-            failed = failed or result
-            if isinstance(take, partial):
-                self._names.pop(take.args[0], None)
+            if result.status not in _GOOD:
+                failed = failed or result
+            self._takers.popleft()(result)
         if failed is not None:
             raise errors.error_from_result(failed, encoding=self._encoding)
+
+    async def commit(self) -> None:
+        """Commit with the last statements.
+
+        Raises:
+            psycopg.Error: As `answers`, and when a failure before was passed over, so that nothing is committed.
+        """
+        done: list[pq.abc.PGresult] = []
+        self._pgconn.send_query_params(b"COMMIT", None)
+        self._takers.append(done.append)
+        await self.answers()
+        if done[0].command_status != b"COMMIT":
+            raise errors.InFailedSqlTransaction("a statement of the transaction had failed")
 
     async def roll_back(self) -> None:
         """End the transaction whatever state it is in; a connection that does not answer is given up."""
@@ -154,16 +166,21 @@ class Pipe:
         key = (query.query, tuple(query.types))
         name = self._names.get(key)
         if name is None and len(self._names) < MAX_PREPARED:
-            name = self._names[key] = b"geodag_%d" % len(self._names)
+            name = self._names[key] = b"geodag_%d" % next(self._numbers)
             self._pgconn.send_prepare(name, query.query, query.types)
-            self._takers.append(partial(_keep, key))
+            self._takers.append(partial(self._prepared, key))
         return name
 
+    def _prepared(self, key: Key, result: pq.abc.PGresult) -> None:
+        if result.status not in _GOOD:
+            self._names.pop(key, None)
+
     async def _drain(self) -> None:
-        """Read and forget every answer up to a new Sync."""
+        """Read every answer up to a new Sync; errors among them have been raised already, or nobody asks for them."""
         await self._sync()
         while self._syncs:
-            await self._next()
+            if (result := await self._next()) is not None and self._takers:
+                self._takers.popleft()(result)
         self._takers.clear()
 
     async def _sync(self) -> None:
@@ -193,10 +210,6 @@ class Pipe:
 
 def _drop(result: pq.abc.PGresult) -> None:
     """Nobody looks at this result."""
-
-
-def _keep(key: Key, result: pq.abc.PGresult) -> None:
-    """The statement is prepared."""
 
 
 async def _until(descriptor: int, *, writable: bool = False) -> None:

@@ -1,6 +1,7 @@
 """Connections whose transactions send their statements together, on a real server."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import psycopg
@@ -99,6 +100,37 @@ async def test_a_statement_that_cannot_be_prepared_fails_each_time_and_nothing_e
         with pytest.raises(errors.UndefinedTable):
             await fail()
         assert await scalar(conn, "SELECT 7") == 7
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_what_failed_beside_new_statements_never_confuses_later_ones(conn: PipedConnection, asks: bool) -> None:
+    async def fail(number: int) -> None:
+        async with conn.piped():
+            await conn.execute(f"SELECT {number}, 'before'")
+            await conn.execute(f"SELECT {number} / 0")
+            after = await conn.execute(f"SELECT {number}, 'after'")
+            if asks:
+                await after.fetchall()
+            raise ValueError
+
+    for number in range(5):
+        with pytest.raises((errors.DivisionByZero, ValueError)):
+            await fail(number)
+        for text in ("after", "before"):
+            async with conn.piped():
+                cursor = await conn.execute(f"SELECT {number}, '{text}'")
+                assert await cursor.fetchall() == [(number, text)]
+
+
+async def test_a_failure_that_the_block_passes_over_is_not_taken_for_a_commit(conn: PipedConnection) -> None:
+    async def pass_over() -> None:
+        async with conn.piped():
+            with contextlib.suppress(errors.DivisionByZero):
+                await (await conn.execute("SELECT 1 / 0")).fetchall()
+
+    with pytest.raises(errors.InFailedSqlTransaction):
+        await pass_over()
+    assert await scalar(conn, "SELECT 7") == 7
 
 
 async def test_an_error_of_the_block_rolls_back(conn: PipedConnection) -> None:
