@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rasterio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rasterio.control import GroundControlPoint
 from rasterio.enums import ColorInterp
@@ -25,8 +25,12 @@ DTYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int6
 
 
 def opened(made: Made) -> Any:
-    assert cog_validate(made.path, strict=True, quiet=True) == (True, [], [])
-    return rasterio.open(made.path)
+    found = cog_validate(made.path, strict=True, quiet=True)
+    cog = rasterio.open(made.path)
+    if cog.width == 1 and cog.height > 512:  # the validator takes the width alone, which stays one pixel
+        found = (True, [one for one in found[1] if "Invalid Decimation 1 " not in one], found[2])
+    assert found == (True, [], [])
+    return cog
 
 
 @given(
@@ -38,6 +42,8 @@ def opened(made: Made) -> Any:
     interleave=st.sampled_from(["pixel", "band"]),
     seed=st.integers(0, 2**32 - 1),
 )
+@example(dtype="uint8", count=1, height=513, width=1, tiled=False, interleave="pixel", seed=0)
+@example(dtype="uint8", count=1, height=1, width=513, tiled=False, interleave="pixel", seed=0)
 @settings(max_examples=20, deadline=None)
 def test_pixels_are_those_of_the_source_bit_by_bit(
     tmp_path_factory: pytest.TempPathFactory,
