@@ -23,7 +23,7 @@ _TILE: Final = 1024
 _ENVIRONMENT: Final = {"GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR", "GDAL_PAM_ENABLED": "NO"}
 
 _NOT_NARROWER: Final = "Invalid Decimation 1 for overview level"
-"""Only the overview of a raster one pixel wide can be as wide as the raster itself."""
+"""Said of an overview as wide as the raster itself: right only where that is one pixel wide."""
 
 
 def is_strict_cog(path: Path) -> bool:
@@ -33,7 +33,10 @@ def is_strict_cog(path: Path) -> bool:
     a raster one pixel wide does not count, whatever their height.
     """
     _, errors, warnings = cog_validate(path, strict=True, quiet=True, config=dict(_ENVIRONMENT))
-    return not warnings and all(error.startswith(_NOT_NARROWER) for error in errors)
+    if errors and not warnings and all(error.startswith(_NOT_NARROWER) for error in errors):
+        with gdal.open_geotiff(path) as src:
+            return bool(src.width == 1)
+    return not errors and not warnings
 
 
 def has_profile(src: DatasetReader, profile: CogProfile) -> bool:
