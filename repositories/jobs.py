@@ -195,13 +195,13 @@ class JobRepository:
     async def due_leases(self, owner_id: str, limit: int) -> Pending[DueJob]:
         """Return active jobs of an owner with a lease that ran out or a task beyond its run time.
 
-        IS NOT DISTINCT FROM keeps the planner from reading all jobs of the owner when statistics are stale.
+        IS NOT DISTINCT FROM and NOT IN fit no partial index, which stale statistics would have the planner read whole.
         """
         return await self._due(
             """
             SELECT job_id, owner_epoch FROM dagapp.dag_jobs
-            WHERE owner_id IS NOT DISTINCT FROM %s AND status IN ('PENDING', 'RUNNING') AND job_id = ANY(ARRAY(
-                SELECT job_id FROM dagapp.dag_attempts
+            WHERE owner_id IS NOT DISTINCT FROM %s AND status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
+                AND job_id = ANY(ARRAY(SELECT job_id FROM dagapp.dag_attempts
                 WHERE state = 'leased' AND (lease_expires_at <= dagapp.clock()
                     OR leased_at + make_interval(secs => timeout_seconds) <= dagapp.clock())
                 LIMIT 10000))

@@ -177,6 +177,7 @@ async def test_two_at_once_end_as_one_after_the_other(business: Business, race: 
     approvals, first, second, winners = RACES[race]
     async with transaction(business.pool) as conn:
         await pgstac.ensure_collection(conn, collection_document(COLLECTION, "Data Hub: raster"))
+    await business.engine.query("UPDATE dagapp.platforms SET requests_per_minute = 60000, max_open_requests = 60000")
     for number in range(ROUNDS):
         refs = {"dataset_id": f"{race} {number}", "resource_id": uuid.uuid4().hex}
         asset = await seed(business, refs, approvals)

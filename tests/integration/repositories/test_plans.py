@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection
 
 from core.ids import task_id
 from core.wire import Release, TaskMessage
@@ -16,6 +16,7 @@ from messaging.postgres import PostgresTaskQueue, PostgresTaskReceiver
 from repositories import roles
 from repositories.database import async_pool
 from repositories.jobs import JobRepository
+from repositories.piped import PipedCursor
 from services.work import pipelined
 from tests.support.databases import Database
 from tests.support.engine import Engine, HandWorker, beats_of
@@ -28,10 +29,10 @@ BIG = frozenset({"dag_jobs", "dag_node_states", "dag_attempts", "dag_task_result
 Recorded = dict[str, Any]
 
 
-def recording(statements: Recorded) -> type[AsyncCursor[Any]]:
+def recording(statements: Recorded) -> type[PipedCursor]:
     """Return a cursor that keeps each statement with its newest values."""
 
-    class Recording(AsyncCursor[Any]):
+    class Recording(PipedCursor):
         async def execute(self, query: Any, params: Any = None, **more: Any) -> Any:
             if isinstance(query, str) and ("dagapp." in query or "dagqueue." in query):
                 statements[query] = params
@@ -83,7 +84,7 @@ async def life(database: Database) -> Recorded:
         conn.cursor_factory = cursor
 
     pool = async_pool(database.conninfo(roles.ORCHESTRATOR), name="test", min_size=1)
-    pool._configure = configure  # type: ignore[assignment]
+    pool._configure = configure
     receiver = PostgresTaskReceiver(connect, connect, queue="functionapp-tasks", consumer_id="me")
     async with pool:
         engine = Engine(pool)
