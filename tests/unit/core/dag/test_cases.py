@@ -158,3 +158,20 @@ def test_d25_large_integers_stay_exact() -> None:
     world = one_task()
     world.complete("a", output={"n": 2**53 + 1})
     assert world.node("a").output == {"n": 9007199254740993}
+
+
+@pytest.mark.parametrize("join", ["all_of", "any_of", "all_done"])
+def test_d13_a_fan_out_over_nothing_succeeds_and_its_join_runs_with_all_its_other_inputs(join: str) -> None:
+    nodes = {
+        "start": {"type": "start", "next": ["many", "other"]},
+        "many": {"type": "fan_out", "source": "{{ inputs.items }}", "task": {"handler": "echo"}, "next": ["gather"]},
+        "gather": {"type": "fan_in"},
+        "other": task(),
+        "join": task("gather", "other", join=join, params={"got": "{{ nodes.gather.output.results }}"}),
+    }
+    world = World(workflow_of(nodes, inputs={"items": {"type": "array"}}), {"items": []})
+    assert (world.statuses()["many"], world.statuses()["gather"]) == ("COMPLETED", "COMPLETED")
+    world.complete("other")
+    assert world.node("join").input_params == {"got": []}
+    world.complete("join")
+    assert world.job.status is JobStatus.COMPLETED
