@@ -21,6 +21,7 @@ from repositories.deploy import deploy
 
 TEMPLATE = "geodag_template"
 PASSWORDS = {role: f"test-{role}" for role in roles.LOGIN_ROLES}
+MEMORY_NEEDED = 6 * 1024**3
 _FOLDER_KEY = pytest.StashKey[Path]()
 _PREFIX = "geodag-pg-"
 _COUNTER = itertools.count()
@@ -36,12 +37,20 @@ def shared_folder(config: pytest.Config) -> Path:
 
 def _new_folder() -> Path:
     """Return a new folder named after this process, after removing what killed runs left behind."""
-    root = Path(tempfile.gettempdir())
+    root = _root()
     for left in root.glob(f"{_PREFIX}*-*"):
         owner = left.name.removeprefix(_PREFIX).split("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists() and os.access(left, os.W_OK):
             Server(left).destroy()
-    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=root))
+
+
+def _root() -> Path:
+    """Return memory where there is plenty, else the folder of temporary files: a clone then costs half as much."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= MEMORY_NEEDED:
+        return memory
+    return Path(tempfile.gettempdir())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,11 @@ class Server:
         """Create a database from the template; PostgreSQL lets one clone at a time."""
         name = f"t_{os.getpid()}_{next(_COUNTER)}"
         with self._lock(), psycopg.connect(self.cluster.admin_conninfo(), autocommit=True) as conn:
-            conn.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*map(sql.Identifier, (name, TEMPLATE))))
+            conn.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY").format(
+                    *map(sql.Identifier, (name, TEMPLATE))
+                )
+            )
             for privilege, grantees in roles.DATABASE_RIGHTS.items():
                 names = sql.SQL(", ").join(map(sql.Identifier, grantees))
                 grant = sql.SQL("GRANT {} ON DATABASE {} TO {}").format(sql.SQL(privilege), sql.Identifier(name), names)
