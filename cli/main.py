@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from cli.commands import database, operate, review, steward, submit, up, workflow
+from cli.commands import database, dead_letters, job, operate, pausing, review, steward, submit, up, webhooks, workflow
 from cli.errors import CliError, show_error
 
 app = typer.Typer(
@@ -38,6 +38,13 @@ for command in (
 app.command()(operate.jobs)
 app.command()(operate.events)
 app.command()(operate.audit)
+app.command()(pausing.pause)
+app.command()(pausing.resume)
+app.command()(pausing.pauses)
+app.add_typer(job.app, name="job")
+app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(webhooks.app, name="webhooks")
+app.add_typer(webhooks.platforms, name="platforms")
 app.add_typer(database.app, name="db")
 app.add_typer(workflow.app, name="workflow")
 
