@@ -6,6 +6,7 @@ The key file holds only SHA-256 digests; reading it is the caller's business. En
 import hashlib
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -65,11 +66,14 @@ class KeyFile(BaseModel):
 
     def find(self, presented: str) -> Caller | None:
         """Return who a presented key belongs to; the lookup is by digest, so timing tells nothing of the key."""
-        digest = hashlib.sha256(presented.encode()).hexdigest()
-        for entry in self.keys:
-            if entry.sha256 == digest:
-                return Caller(subject=entry.subject, roles=entry.roles, platform_id=entry.platform_id)
-        return None
+        return self._callers.get(hashlib.sha256(presented.encode()).hexdigest())
+
+    @cached_property
+    def _callers(self) -> Mapping[str, Caller]:
+        return {
+            entry.sha256: Caller(subject=entry.subject, roles=entry.roles, platform_id=entry.platform_id)
+            for entry in reversed(self.keys)
+        }
 
 
 def presented_key(headers: Mapping[str, str]) -> str | None:

@@ -39,6 +39,11 @@ class Identity:
         self._tokens = tokens
         self._trusts_easyauth = trusts_easyauth
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Return whether credentials may be tokens, for which `prepare` has to be called."""
+        return self._tokens is not None
+
     async def prepare(self, headers: Headers) -> None:
         """See to it that the keys are known with which the tokens of a request were signed."""
         if self._tokens is None:
@@ -130,7 +135,7 @@ class PrepareIdentity:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        if scope["type"] == "http":
+        if scope["type"] == "http" and self._identity.takes_tokens:
             await self._identity.prepare(
                 {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             )

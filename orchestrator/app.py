@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
@@ -21,6 +21,7 @@ from orchestrator import errors
 from orchestrator.auth import Authenticator
 from orchestrator.business import build_business
 from orchestrator.deps import Context, Life
+from orchestrator.direct import DirectRoutes, Endpoint
 from orchestrator.drain import depart, drain
 from orchestrator.heartbeat import Heartbeat, Instance, Pulse
 from orchestrator.loop import Loop
@@ -103,6 +104,14 @@ ROUTERS: Sequence[APIRouter] = (
     bootstrap.router,
     health.router,
 )
+DIRECT: Mapping[tuple[str, str], Endpoint] = {
+    ("POST", "/api/v1/jobs"): jobs.create_job,
+    ("GET", "/api/v1/jobs/{job_id}"): jobs.get_job,
+    ("POST", "/api/v1/callbacks/claims"): callbacks.claims,
+    ("POST", "/api/v1/callbacks/heartbeats"): callbacks.heartbeats,
+    ("POST", "/api/v1/callbacks/task-results"): callbacks.task_results,
+}
+"""Routes of every job and task."""
 
 
 def create_app(settings: OrchestratorSettings) -> FastAPI:
@@ -120,6 +129,7 @@ def create_app(settings: OrchestratorSettings) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     errors.install(app)
+    app.add_middleware(DirectRoutes, api=app, endpoints=DIRECT)
     app.add_middleware(PrepareIdentity, identity=identity)
     app.add_middleware(errors.ErrorBoundary)
     return app

@@ -106,11 +106,16 @@ def answer(error: GeodagError, instance: str) -> Response:
     return response
 
 
-async def _on_geodag_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, GeodagError)
+def answer_to(request: Request, error: GeodagError) -> Response:
+    """Return the answer to an error that an endpoint raised."""
     if status_of(error) is HTTPStatus.INTERNAL_SERVER_ERROR:
         return internal(error, request.url.path)
     return answer(error, request.url.path)
+
+
+async def _on_geodag_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, GeodagError)
+    return answer_to(request, error)
 
 
 async def _on_invalid_request(request: Request, error: Exception) -> Response:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from core.dag.progress import Progress
-from core.errors import Conflict, NotFound
+from core.errors import Conflict, NotFound, ParameterInvalid
 from core.identity import Role
 from core.models.engine import Job, JobEvent, NodeState
 from core.statuses import AttemptState, JobStatus
@@ -125,12 +125,12 @@ class EventList(BaseModel):
 
 
 @router.post("", status_code=202, response_model=JobCreated)
-async def create_job(
-    request: Request,
-    rerun: Annotated[bool, Query(description="Start a deduplicated job anew that failed or was cancelled.")] = False,
-) -> Response:
-    """Start a run of a workflow; of one that deduplicates, answer with the job that has the same inputs."""
-    ctx = context(request)
+async def create_job(request: Request) -> Response:
+    """Start a run of a workflow; of one that deduplicates, answer with the job that has the same inputs.
+
+    With `?rerun=true` a deduplicated job that failed or was cancelled is started anew.
+    """
+    ctx, rerun = context(request), _flag(request, "rerun")
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CreateJob)
     order, ends = await ctx.jobs.order(**dict(wanted), submitted_by=caller.subject), ctx.waiters.ends
@@ -172,16 +172,31 @@ async def list_jobs(
 
 
 @router.get("/{job_id}")
-async def get_job(
-    request: Request,
-    job_id: str,
-    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the end.")] = 0.0,
-) -> Response:
-    """Return one job, at the latest after `wait` seconds, at once when it is final."""
+async def get_job(request: Request) -> Response:
+    """Return one job, at the latest after `?wait=` seconds (at most 300), at once when it is final."""
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
-    job = await ctx.waiters.wait_for_end(job_id, wait)
+    job = await ctx.waiters.wait_for_end(request.path_params["job_id"], _wait_seconds(request))
     return json_response(JobView.of(job, await ctx.insight.progress(job)))
+
+
+def _flag(request: Request, name: str) -> bool:
+    said = request.query_params.get(name, "false")
+    if said not in {"true", "false"}:
+        raise ParameterInvalid(f"{name} is {said[:40]!r}; expected true or false", field=name, value=said[:40])
+    return said == "true"
+
+
+def _wait_seconds(request: Request) -> float:
+    said = request.query_params.get("wait", "0")
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MAX_WAIT_SECONDS:
+        message = f"wait is {said[:40]!r}; expected seconds from 0 to {MAX_WAIT_SECONDS:g}"
+        raise ParameterInvalid(message, field="wait", value=said[:40])
+    return seconds
 
 
 @router.get("/{job_id}/nodes")
