@@ -124,12 +124,23 @@ class EventList(BaseModel):
     next_after: int | None
 
 
-@router.post("", status_code=202, response_model=JobCreated)
-async def create_job(request: Request) -> Response:
-    """Start a run of a workflow; of one that deduplicates, answer with the job that has the same inputs.
+_RERUN = "Start a deduplicated job anew that failed or was cancelled."
+_WAIT = "Seconds to wait for the end."
 
-    With `?rerun=true` a deduplicated job that failed or was cancelled is started anew.
-    """
+
+def _documents(name: str, place: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
+    """Return the OpenAPI document of a parameter that an endpoint reads from the request itself."""
+    return {"name": name, "in": place, "required": place == "path", "description": description, "schema": schema}
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_model=JobCreated,
+    openapi_extra={"parameters": [_documents("rerun", "query", {"type": "boolean", "default": False}, _RERUN)]},
+)
+async def create_job(request: Request) -> Response:
+    """Start a run of a workflow; of one that deduplicates, answer with the job that has the same inputs."""
     ctx, rerun = context(request), _flag(request, "rerun")
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CreateJob)
@@ -171,9 +182,17 @@ async def list_jobs(
     return json_response(JobList.model_construct(jobs=[JobView.of(job) for job in jobs]))
 
 
-@router.get("/{job_id}")
+@router.get(
+    "/{job_id}",
+    openapi_extra={
+        "parameters": [
+            _documents("job_id", "path", {"type": "string"}, "Id of the job."),
+            _documents("wait", "query", {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS}, _WAIT),
+        ]
+    },
+)
 async def get_job(request: Request) -> Response:
-    """Return one job, at the latest after `?wait=` seconds (at most 300), at once when it is final."""
+    """Return one job, at the latest after `wait` seconds, at once when it is final."""
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
     job = await ctx.waiters.wait_for_end(request.path_params["job_id"], _wait_seconds(request))

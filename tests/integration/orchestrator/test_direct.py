@@ -6,7 +6,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from orchestrator.app import DIRECT, ROUTERS
+from orchestrator.app import DIRECT, ROUTERS, create_app
+from orchestrator.settings import OrchestratorSettings
 from tests.support.doors import WORKER, Door
 
 
@@ -34,6 +35,28 @@ async def test_a_flag_is_true_or_false(door: Door) -> None:
         path = f"/api/v1/jobs?rerun={flag}"
         status, answer = await door.call("POST", path, body=body, caller="operator", service="gateway")
         assert status == expected, answer
+
+
+def test_what_the_endpoints_read_themselves_is_in_the_document(settings: OrchestratorSettings) -> None:
+    paths = create_app(settings).openapi()["paths"]
+    documented = {
+        key: {(one["name"], one["in"]) for one in paths[key[1]][key[0].lower()].get("parameters", ())} for key in DIRECT
+    }
+    assert documented["POST", "/api/v1/jobs"] == {("rerun", "query")}
+    assert documented["GET", "/api/v1/jobs/{job_id}"] == {("job_id", "path"), ("wait", "query")}
+
+
+def test_no_direct_path_hides_another_route() -> None:
+    taken = {
+        (method, route.path)  # type: ignore[attr-defined]
+        for router in ROUTERS
+        for route in router.routes
+        for method in route.methods  # type: ignore[attr-defined]
+    }
+    for method, path in DIRECT:
+        above = path.rpartition("/")[0]
+        beside = {other for m, other in taken if m == method and other.rpartition("/")[0] == above}
+        assert beside == {path} or not path.endswith("}"), beside
 
 
 def test_no_direct_endpoint_wants_more_than_the_request() -> None:
