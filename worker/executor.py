@@ -19,6 +19,7 @@ from handlers.context import Checkpoint, InlineContext, Outcome, TaskCancelled, 
 from handlers.failures import INTERNAL, TIMEOUT, error_of, out_of_memory
 from handlers.json_values import to_json
 from handlers.registry import resolve
+from worker.batches import run_batch
 from worker.child_process import ChildDied, Listener, PeakMemory
 from worker.files import output_blob, place_scratch
 from worker.frames import BrokenFrame, Done, Log, Note, Progress, Run, Saved
@@ -73,10 +74,20 @@ class Executor:
     async def execute(self, task: RunningTask) -> TaskResult | None:
         """Return the result, or None when the handler stopped because it was told to."""
         self._tools.journal.write(f"{task.task_id} started")
-        result = await self._result(task)
+        result = await (self._result(task) if task.message.items is None else self._batch(task))
         if result is not None:
             self._tools.journal.write(f"{task.task_id} finished")
         return result
+
+    async def _batch(self, task: RunningTask) -> TaskResult | None:
+        try:
+            async with _until(task.deadline):
+                message = await self._tools.values.message_of(task)
+        except TimedOut:
+            return _failure(task, _timeout(task.message.timeout_seconds))
+        except Exception as exc:  # noqa: BLE001 - the boundary of a task, as below
+            return _failure(task, error_of(exc, _adapter(self._tools.logger, task)))
+        return await run_batch(task, message, self._result)
 
     async def _result(self, task: RunningTask) -> TaskResult | None:
         started = asyncio.get_running_loop().time()
@@ -191,7 +202,7 @@ class Executor:
         """Upload the files of an outcome under names that contain the attempt; return the completed output."""
         output = dict(reply.output)
         for name, file in reply.files.items():
-            source, ref = output_blob(task.message, scratch, file)
+            source, ref = output_blob(task.message, task.place, scratch, file)
             await self._tools.blobs.upload(source, ref)
             output[name] = str(ref)
         return output

@@ -18,8 +18,10 @@ def place_scratch(root: Path, task_id: str) -> Path:
     return scratch
 
 
-def output_blob(message: TaskMessage, scratch: Path, file: str) -> tuple[Path, BlobRef]:
-    """Return the file a handler left in `out` and the blob it becomes: `<output_prefix>/<task_id>/<file>`.
+def output_blob(message: TaskMessage, place: str, scratch: Path, file: str) -> tuple[Path, BlobRef]:
+    """Return the file a handler left in `out` and the blob it becomes: `<output_prefix>/<place>/<file>`.
+
+    A place is a task id, for an item of a batch followed by the item's index.
 
     Raises:
         GeodagError: the handler named something that is no plain file of its own.
@@ -27,7 +29,7 @@ def output_blob(message: TaskMessage, scratch: Path, file: str) -> tuple[Path, B
     source = scratch / "out" / file
     if Path(file).name != file or file.startswith(".") or not _is_plain_file(source):
         raise GeodagError("the handler named an output file that is no plain file in its folder", value=file)
-    ref = BlobRef.parse(f"{message.params['output_prefix']}/{message.task_id}/{file}")
+    ref = BlobRef.parse(f"{message.params['output_prefix']}/{place}/{file}")
     if is_payload(ref.container, ref.name):
         raise GeodagError("files cannot be written among the stored values of jobs", field="output_prefix")
     return source, ref

@@ -81,8 +81,8 @@ class Heartbeat:
                 worker=self._worker(), free=self._capacity(), beats=self._all_beats([beat for _, _, beat in sent])
             )
         )
-        for task, checkpoint, _ in sent:
-            task.sent(checkpoint)
+        for task, checkpoint, beat in sent:
+            task.sent(beat, checkpoint)
         for revocation in answer.revoked:
             self._supervisor.revoke(revocation.task_id, revocation.reason)
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from core.handlers_catalog import HandlerSpec, RunMode
-from core.wire import Beat, Json, Release, TaskMessage
+from core.payloads import LIMIT_BYTES
+from core.wire import Beat, ItemOutcome, Json, Release, TaskMessage
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +35,16 @@ class RunningTask:
     revoked: bool = False
     """The attempt is no longer ours: report nothing, release nothing."""
     job: asyncio.Task[None] | None = None
+    place: str = ""
+    """Folder of its files below the output prefix; the task's id, and for an item of a batch its index."""
+    inline_bytes: int = LIMIT_BYTES
+    """An output that is larger is stored and reported by reference."""
+    outcomes: list[ItemOutcome] = field(default_factory=list)
+    """Of a batch: what became of its items so far."""
+    sent_outcomes: int = 0
+
+    def __post_init__(self) -> None:
+        self.place = self.place or self.message.task_id
 
     @property
     def task_id(self) -> str:
@@ -54,16 +65,30 @@ class RunningTask:
             progress=self.progress,
             peak_rss_bytes=self.peak_rss_bytes,
             checkpoint=self.unsent_checkpoint,
+            outcomes=self._unsent_outcomes(),
         )
 
-    def sent(self, checkpoint: Json | None) -> None:
+    def ended(self, outcome: ItemOutcome) -> None:
+        """Note what became of an item of a batch."""
+        self.outcomes.append(outcome)
+
+    def _unsent_outcomes(self) -> tuple[ItemOutcome, ...] | None:
+        return tuple(self.outcomes[self.sent_outcomes :]) or None
+
+    def sent(self, beat: Beat, checkpoint: Json | None) -> None:
         """Note that a beat with this very checkpoint was answered: it need not go out again, a newer one must."""
         if self.unsent_checkpoint is checkpoint:
             self.unsent_checkpoint = None
+        self.sent_outcomes += len(beat.outcomes or ())
 
     def release(self) -> Release:
         """Return what gives the lease back, with the last checkpoint."""
-        return Release(task_id=self.task_id, token=self.message.token, checkpoint=self.checkpoint)
+        return Release(
+            task_id=self.task_id,
+            token=self.message.token,
+            checkpoint=self.checkpoint,
+            outcomes=self._unsent_outcomes(),
+        )
 
 
 class Slots:

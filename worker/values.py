@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from core.errors import Classification, ErrorDetail, GeodagError, StorageUnavailable
 from core.ids import digest
-from core.payloads import PayloadRef, decode, encode, is_large, job_prefix, task_prefix
+from core.payloads import PayloadRef, decode, encode, job_prefix, task_prefix
 from core.wire import Json, TaskMessage
 from handlers.failures import INTERNAL
 from repositories.payloads import PayloadStore
@@ -66,7 +66,7 @@ class TaskValues:
             ValueTooLarge: it is larger than any value may be.
         """
         data = encode(output, "output")
-        if not is_large(data):
+        if len(data) <= task.inline_bytes:
             return None
         prefix = task_prefix(task.message.job_id, task.task_id)
         return await self._patiently(task, lambda: self._store.put(prefix, data))

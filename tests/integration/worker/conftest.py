@@ -169,6 +169,7 @@ class Dispatcher:
         token: str = "aa",
         dispatch_no: int = 1,
         params_ref: PayloadRef | None = None,
+        items: tuple[int, ...] | None = None,
     ) -> TaskMessage:
         job_id, node_id, attempt = task_id.split("_")
         message = TaskMessage(
@@ -181,6 +182,7 @@ class Dispatcher:
             queue=queue,
             params=params or {},
             params_ref=params_ref,
+            items=items,
             timeout_seconds=timeout_seconds,
             token=token,
         )
