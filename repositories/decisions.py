@@ -35,13 +35,14 @@ updated_nodes AS (
         losses_used = u.losses_used, not_before = u.not_before, skip_reason = u.skip_reason,
         waiting_for = u.waiting_for, input_params = u.input_params, input_ref = u.input_ref,
         params_override = u.params_override, output = u.output, output_ref = u.output_ref,
-        outcomes = u.outcomes, error = u.error, ready_at = u.ready_at, first_dispatched_at = u.first_dispatched_at,
+        outcomes = u.outcomes, slot_key = u.slot_key, error = u.error, ready_at = u.ready_at,
+        first_dispatched_at = u.first_dispatched_at,
         dispatched_at = u.dispatched_at, started_at = u.started_at, completed_at = u.completed_at
     FROM doc, jsonb_to_recordset(d -> 'nodes') AS u(
         job_id text, node_id text, from_status text, status text, task_id text, attempt integer,
         retries_used integer, losses_used integer, not_before timestamptz, skip_reason text,
         waiting_for jsonb, input_params jsonb, input_ref jsonb, params_override jsonb, output jsonb,
-        output_ref jsonb, outcomes jsonb, error jsonb, ready_at timestamptz,
+        output_ref jsonb, outcomes jsonb, slot_key text, error jsonb, ready_at timestamptz,
         first_dispatched_at timestamptz, dispatched_at timestamptz, started_at timestamptz,
         completed_at timestamptz)
     WHERE n.job_id = ANY(%(node_job_ids)s) AND n.node_id = ANY(%(node_ids)s)
@@ -132,10 +133,10 @@ class DecisionRepository:
                 INSERT INTO dagapp.dag_node_states
                     (job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                      waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index,
-                     ready_at, first_dispatched_at, dispatched_at, started_at, completed_at)
+                     ready_at, first_dispatched_at, dispatched_at, started_at, completed_at, slot_key)
                 SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                     waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index,
-                    ready_at, first_dispatched_at, dispatched_at, started_at, completed_at
+                    ready_at, first_dispatched_at, dispatched_at, started_at, completed_at, slot_key
                 FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_node_states, d -> 'nodes')
             ),
             new_attempts AS (

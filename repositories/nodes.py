@@ -23,7 +23,8 @@ class NodeRepository:
                 """
                 SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                     waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,
-                    first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes
+                    first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes,
+                    slot_key
                 FROM dagapp.dag_node_states WHERE job_id = %s AND node_id = %s
                 """,
                 (job_id, node_id),
@@ -38,7 +39,8 @@ class NodeRepository:
             """
             SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                 waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,
-                first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes
+                first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes,
+                slot_key
             FROM dagapp.dag_node_states WHERE job_id = ANY(%s) AND parent_node_id IS NULL
             """,
             (list(job_ids),),

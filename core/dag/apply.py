@@ -8,7 +8,7 @@ from core.dag import child_jobs
 from core.dag.retry import redispatch_after_seconds
 from core.dag.state import AttemptEnd, Decision, Dispatch, JobState
 from core.ids import digest, task_id
-from core.models.engine import Attempt, NodeState
+from core.models.engine import Attempt, NodeState, Slot
 from core.models.fan_out import FanOut
 from core.statuses import AttemptState
 
@@ -25,6 +25,7 @@ def apply(state: JobState, decision: Decision, now: datetime) -> JobState:
         results=tuple(row for row in state.results if row.task_id not in consumed),
         may_expire_leases=state.may_expire_leases,
         workflows=state.workflows,
+        slots=_slots(state, decision, now),
         pauses=state.pauses,
         commands=tuple(one for one in state.commands if one.command_id not in obeyed),
         children=_children(state, decision),
@@ -55,6 +56,19 @@ def _next_items(state: JobState, decision: Decision) -> dict[str, Sequence[Any]]
         used = (rows[node_id].next_child - (known.next_child if known else 0)) * rows[node_id].batch_size
         left[node_id] = rest[used:]
     return left
+
+
+def _slots(state: JobState, decision: Decision, now: datetime) -> dict[str, Slot]:
+    """Return the slots after the decision; nothing is granted here."""
+    if decision.slots.dropped:
+        return {}
+    slots = {holder: slot for holder, slot in state.slots.items() if holder not in decision.slots.freed}
+    for holder in decision.slots.noticed:
+        slots[holder] = slots[holder].model_copy(update={"noticed": True})
+    for one in decision.slots.requests:
+        row = Slot(slot_key=one.key, holder=one.holder, job_id=state.job.job_id, requested_at=now)
+        slots[one.holder] = row.model_copy(update={"node_id": one.node_id, "priority": one.priority})
+    return slots
 
 
 def _attempts(state: JobState, decision: Decision, now: datetime) -> dict[str, Attempt]:

@@ -10,16 +10,10 @@ from core.dag.nodes import NODE_TYPES
 from core.dag.problems import Report
 from core.dag.yaml_source import Path
 
-PLANNED_NODE_WORDS = frozenset({"concurrency"})
-PLANNED_WORDS = frozenset({"concurrency"})
-
 
 def canonical(raw: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Return the canonical mapping; what cannot be brought into shape is left for validation or reported."""
     result = dict(raw)
-    for word in PLANNED_WORDS & result.keys():
-        report.add((word,), f"{word} is not supported yet")
-        del result[word]
     result = _replace(result, "version", _version)
     result = _replace(result, "priority", _priority)
     result = _replace(result, "inputs", lambda inputs: _each(inputs, _input_spec))
@@ -98,9 +92,6 @@ def _work(value: Any, path: Path, report: Report) -> Any:
     if not isinstance(value, dict):
         return value
     work = dict(value)
-    for word in PLANNED_NODE_WORDS & work.keys():
-        report.add((*path, word), f"{word} is not supported yet")
-        del work[word]
     work = _replace(work, "handler", lambda name: _named(name, aliases.HANDLERS))
     work = _replace(work, "queue", lambda name: _named(name, aliases.QUEUES))
     return _replace(work, "retry", lambda retry: _retry(retry, path, report))

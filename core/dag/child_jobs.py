@@ -6,6 +6,7 @@ of the parent, so retries, cancels and late ends meet the same fence as the resu
 
 from datetime import datetime
 
+from core.dag import slots
 from core.dag.definition import Workflow
 from core.dag.inputs import resolve_inputs
 from core.dag.nodes import WorkflowNode
@@ -39,7 +40,7 @@ def waits_for_child(node: NodeState) -> bool:
 
 def go_on(run: Run, node_id: str, node: WorkflowNode) -> None:
     """Start the child job of a READY node, unless something holds it; what is wrong with its inputs is final."""
-    if run.overdue or run.holds(node_id):
+    if run.overdue or run.holds(node_id) or not slots.admits_job(run, node_id):
         return
     if run.job.depth >= MAX_DEPTH:
         message = f"child jobs lie at most {MAX_DEPTH} deep; {node.workflow_id} would be one deeper"

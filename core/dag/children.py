@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from core.dag import slots
 from core.dag.nodes import Work
 from core.dag.rendering import params_problem
 from core.dag.run import Run
@@ -54,23 +55,36 @@ class Nursery:
             Needed: a large value has to be read or stored first; nothing was made.
         """
         indexes = items_of(fan_out, number)
+        try:
+            key = self._slot_key(fan_out, items[0], indexes[0])
+        except TemplateFailed as error:
+            outcomes = [_failed(index, error.detail) for index in indexes] if fan_out.batch_size > 1 else None
+            return self._add_failed(number, error.detail, outcomes)
         if fan_out.batch_size > 1:
-            return self._make_batch(fan_out, number, indexes, items)
+            return self._make_batch(fan_out, number, indexes, items, key)
         try:
             made = self._input(items[0], indexes[0])
         except TemplateFailed as error:
             return self._add_failed(number, error.detail)
-        return self._add(fan_out, number, made)
+        return self._add(fan_out, number, made, key)
 
-    def _make_batch(self, fan_out: FanOut, number: int, indexes: range, items: Sequence[Any]) -> NodeState:
+    def _slot_key(self, fan_out: FanOut, item: Any, index: int) -> str | None:
+        """Return the key under which the child asks for slots; a batch has no single item to take it from."""
+        if self._work.concurrency is None:
+            return None
+        extra = {"item": item, "index": index} if fan_out.batch_size == 1 else {}
+        return slots.key_of(self._run, self._work.concurrency, f"nodes.{self._node_id}.task.concurrency", extra)
+
+    def _make_batch(
+        self, fan_out: FanOut, number: int, indexes: range, items: Sequence[Any], key: str | None
+    ) -> NodeState:
         good: list[Json] = []
         outcomes: list[Json] = []
         for index, item in zip(indexes, items, strict=True):
             try:
                 good.append({"index": index, "params": self._checked(item, index)})
             except TemplateFailed as error:
-                detail = error.detail.model_dump(mode="json", exclude_none=True)
-                outcomes.append({"index": index, "status": FAILED, "error": detail})
+                outcomes.append(_failed(index, error.detail))
         if not good:
             return self._add_failed(number, ErrorDetail.model_validate(outcomes[0]["error"]), outcomes)
         params = {"items": good}
@@ -78,7 +92,7 @@ class Nursery:
         if exceeds(canonical_json(params)):
             answer = asked(self._run, Ask(self._path(indexes[0]), {}, Constant({}), override=params))
             made = _Input({}, answer.ref, answer.digest)
-        return self._add(fan_out, number, made, outcomes)
+        return self._add(fan_out, number, made, key, outcomes)
 
     def _input(self, item: Any, index: int) -> _Input:
         if not self._large:
@@ -119,26 +133,35 @@ class Nursery:
     def _path(self, index: int) -> str:
         return f"nodes.{self._node_id}.task.params of item {index}"
 
-    def _add(self, fan_out: FanOut, number: int, made: _Input, outcomes: list[Json] | None = None) -> NodeState:
+    def _add(
+        self, fan_out: FanOut, number: int, made: _Input, key: str | None, outcomes: list[Json] | None = None
+    ) -> NodeState:
+        """Send a new child, or let it wait for its slot."""
         run, node_id = self._run, child_id(self._node_id, number)
-        attempt = fan_out.first_attempt
+        attempt, sent = fan_out.first_attempt, key is None
         child = NodeState.model_construct(
             job_id=run.job.job_id,
             node_id=node_id,
-            status=NodeStatus.DISPATCHED,
-            task_id=task_id(run.job.job_id, node_id, attempt),
-            attempt=attempt + 1,
+            status=NodeStatus.DISPATCHED if sent else NodeStatus.WAITING,
+            task_id=task_id(run.job.job_id, node_id, attempt) if sent else None,
+            attempt=attempt + 1 if sent else attempt,
+            slot_key=key,
+            waiting_for=None if key is None else slots.waiting(key, made.digest),
             input_params=made.params if made.ref is None else None,
             input_ref=None if made.ref is None else made.ref.model_dump(),
             parent_node_id=self._node_id,
             fan_out_index=number,
-            first_dispatched_at=run.now,
-            dispatched_at=run.now,
+            first_dispatched_at=run.now if sent else None,
+            dispatched_at=run.now if sent else None,
             outcomes=(outcomes or []) if fan_out.batch_size > 1 else None,
         )
         run.family.put(child)
-        run.log.add_child("children_dispatched", child.status.value, self._node_id, number)
-        _dispatch(run, child, attempt, made)
+        if key is None:
+            run.log.add_child("children_dispatched", child.status.value, self._node_id, number)
+            _dispatch(run, child, attempt, made)
+        else:
+            run.log.add_child("children_waiting", child.status.value, self._node_id, number)
+            slots.request(run, child, key)
         return child
 
     def _add_failed(self, number: int, error: ErrorDetail, outcomes: list[Json] | None = None) -> NodeState:
@@ -156,12 +179,35 @@ class Nursery:
         return run.children[node_id]
 
 
-def send_again(run: Run, node_id: str) -> None:
-    """Dispatch the next attempt of a child that waited, with the input that it has."""
+def _failed(index: int, error: ErrorDetail) -> Json:
+    return {"index": index, "status": FAILED, "error": error.model_dump(mode="json", exclude_none=True)}
+
+
+def wake(run: Run, node_id: str) -> None:
+    """Let a WAITING child go on, when what it waits for is there: its time, or its slot."""
     child = run.children[node_id]
-    ref = None if child.input_ref is None else PayloadRef.model_validate(child.input_ref)
+    if child.not_before is not None and child.not_before > run.now:
+        return
     last = run.attempt_of(node_id)
-    made = _Input(child.input_params or {}, ref, None if last is None else last.params_digest)
+    params_digest = slots.kept_digest(child) if last is None else last.params_digest
+    if child.slot_key is None or slots.has_slot(run, child):
+        _send_again(run, child, params_digest)
+    elif not slots.waits_for_slot(child):
+        slots.line_up(run, node_id, child.slot_key, params_digest if child.input_ref else None)
+
+
+def hold(run: Run, node_id: str, switch: str) -> None:
+    """Let a child whose slot comes during a pause give it back; it lines up again afterwards."""
+    child = run.children[node_id]
+    if slots.waits_for_slot(child) and slots.has_slot(run, child):
+        run.wait_for(node_id, "paused", {"switch": switch, "params_digest": slots.kept_digest(child)})
+
+
+def _send_again(run: Run, child: NodeState, params_digest: str | None) -> None:
+    """Dispatch the next attempt of a child that waited, with the input that it has."""
+    node_id = child.node_id
+    ref = None if child.input_ref is None else PayloadRef.model_validate(child.input_ref)
+    made = _Input(child.input_params or {}, ref, params_digest)
     run.move(node_id, NodeStatus.READY, ready_at=run.now, not_before=None, waiting_for=None)
     attempt = run.children[node_id].attempt
     run.move(
@@ -170,6 +216,7 @@ def send_again(run: Run, node_id: str) -> None:
         data={"attempt": attempt},
         task_id=task_id(run.job.job_id, node_id, attempt),
         attempt=attempt + 1,
+        first_dispatched_at=child.first_dispatched_at or run.now,
         dispatched_at=run.now,
         started_at=None,
     )

@@ -108,6 +108,22 @@ class Workflow(Definition):
         return None if self.deadline_seconds is None else now + timedelta(seconds=self.deadline_seconds)
 
     @cached_property
+    def slotted(self) -> frozenset[str]:
+        """Nodes whose attempts hold slots."""
+        return frozenset(key for key, work in self.works.items() if work.concurrency is not None)
+
+    @property
+    def uses_slots(self) -> bool:
+        """Return whether the job or any of its attempts holds slots."""
+        return self.concurrency is not None or bool(self.slotted)
+
+    @cached_property
+    def key_programs(self) -> Mapping[str, Program]:
+        """Compiled keys of slots, by what their authors wrote."""
+        found = [self.concurrency, *(work.concurrency for work in self.works.values())]
+        return {one.key: compile_value(one.key) for one in found if one is not None}
+
+    @cached_property
     def when_conditions(self) -> Mapping[str, Condition]:
         """Parsed `when` by node that has one."""
         return {key: parse_condition(node.when) for key, node in self.nodes.items() if node.when is not None}

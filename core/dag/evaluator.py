@@ -10,10 +10,10 @@ is ready and ends the job when it is over. Advancing the result of its own decis
 from collections.abc import Mapping
 from datetime import datetime
 
-from core.dag import fan_out
+from core.dag import fan_out, slots
 from core.dag.definition import Workflow
 from core.dag.orders import consume_commands
-from core.dag.outcome import conclude, fail_job
+from core.dag.outcome import abort, conclude, fail_job
 from core.dag.results import consume_results
 from core.dag.run import Run
 from core.dag.settle import settle
@@ -57,10 +57,14 @@ def evaluate(run: Run) -> Decision:
         _evaluate(run)
     _revoke_strays(run)
     fan_out.set_timers(run)
+    slots.conclude(run)
     return run.decision(next_wake(run))
 
 
 def _evaluate(run: Run) -> None:
+    if (problem := slots.begin(run)) is not None:
+        abort(run, problem)
+        return
     fan_out.resume(run)
     watch_attempts(run)
     settle(run)

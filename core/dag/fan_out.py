@@ -14,7 +14,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from core.dag.children import Nursery, send_again
+from core.dag import children, slots
+from core.dag.children import Nursery
 from core.dag.chores import Unpacking
 from core.dag.nodes import FanOutNode
 from core.dag.rendering import Rendered, Shape
@@ -44,7 +45,7 @@ def go_on(run: Run, node_id: str, node: FanOutNode) -> None:
         message = f"this build has no handler {node.task.handler}"
         run.fail_node(node_id, ErrorDetail(code="HANDLER_UNKNOWN", message=message, node_id=node_id))
         return
-    if run.holds(node_id, _queue_of(run, node)) or run.overdue:
+    if run.holds(node_id, _queue_of(run, node)) or run.overdue or not slots.admits_job(run, node_id):
         return
     try:
         source = _source(run, node_id, node)
@@ -115,7 +116,11 @@ def carry_on(run: Run, node_id: str, node: FanOutNode) -> None:
     if run.fan_outs[node_id].state == "expanding" and not _is_unpacked(run, node_id):
         return
     fan_out = run.family.count(node_id)
-    if fan_out.state == "running" and not (run.holds(node_id, _queue_of(run, node)) or run.overdue):
+    queue = _queue_of(run, node)
+    if fan_out.state == "running" and run.holds(node_id, queue):
+        for child in run.family.live(node_id):
+            children.hold(run, child.node_id, run.held_by(queue) or "")
+    elif fan_out.state == "running" and not run.overdue:
         _wake(run, node_id)
         _fill(run, node_id, node)
         _raise_attempt(run, node_id)
@@ -128,12 +133,17 @@ def carry_on(run: Run, node_id: str, node: FanOutNode) -> None:
 
 
 def resume(run: Run) -> None:
-    """Begin the time in the queue anew of what waited in it while a pause held the fan-out."""
+    """Begin the time in the queue anew of what waited in it while a pause held the fan-out.
+
+    Children that gave their slots back meanwhile have to be seen to line up again.
+    """
     for node_id in run.fan_outs:
         node, state = run.workflow.nodes[node_id], run.nodes[node_id]
         was_held = state.status is NodeStatus.RUNNING and (state.waiting_for or {}).get("kind") == "paused"
         if not was_held or not isinstance(node, FanOutNode) or run.held_by(_queue_of(run, node)) is not None:
             continue
+        if node.task.concurrency is not None:
+            run.incomplete = run.incomplete or not run.family.all_live_seen(node_id)
         if node.task.queue_timeout_seconds or run.workflow.defaults.queue_timeout_seconds:
             run.incomplete = run.incomplete or not run.family.all_live_seen(node_id)
             for child in run.family.live(node_id):
@@ -170,10 +180,10 @@ def _raise_attempt(run: Run, node_id: str) -> None:
 
 
 def _wake(run: Run, node_id: str) -> None:
-    """Send the next attempts of children whose backoff is over."""
+    """Send the next attempts of children whose backoff is over or whose slot is granted."""
     for child in tuple(run.family.of(node_id)):
-        if child.status is NodeStatus.WAITING and (child.not_before is None or child.not_before <= run.now):
-            send_again(run, child.node_id)
+        if child.status is NodeStatus.WAITING:
+            children.wake(run, child.node_id)
 
 
 def _fill(run: Run, node_id: str, node: FanOutNode) -> None:

@@ -23,11 +23,11 @@ def conclude(run: Run) -> None:
     if not unfinished:
         _finish(run)
     elif run.overdue:
-        _abort(run, "JOB_DEADLINE", f"the job was not done by its deadline {run.job.deadline_at}")
-    elif (
-        run.job.paused_at is None and not run.needs and not any(run.nodes[key].status in _ACTIVE for key in unfinished)
-    ):
-        _abort(run, "STALLED", f"nothing can happen any more; unfinished are {', '.join(unfinished)}")
+        message = f"the job was not done by its deadline {run.job.deadline_at}"
+        abort(run, ErrorDetail(code="JOB_DEADLINE", message=message))
+    elif _is_stalled(run, unfinished):
+        message = f"nothing can happen any more; unfinished are {', '.join(unfinished)}"
+        abort(run, ErrorDetail(code="STALLED", message=message))
 
 
 def _is_stalled(run: Run, unfinished: Iterable[str]) -> bool:
@@ -78,9 +78,10 @@ def _warnings(run: Run) -> list[Any]:
     ]
 
 
-def _abort(run: Run, code: str, message: str) -> None:
-    run.cancel_unfinished(code.lower())
-    fail_job(run, ErrorDetail(code=code, message=message))
+def abort(run: Run, error: ErrorDetail) -> None:
+    """End the job as FAILED although nodes of it could go on."""
+    run.cancel_unfinished(error.code.lower())
+    fail_job(run, error)
 
 
 def fail_job(run: Run, error: ErrorDetail) -> None:

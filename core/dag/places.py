@@ -70,21 +70,25 @@ def _node_places(node_id: str, node: Node) -> Iterator[Place]:
         yield Place((*path, "when"), node.when, Kind.CONDITION, node_id)
     match node:
         case TaskNode():
-            yield from _work_places(node_id, node, path, ROOTS)
+            yield from _work_places(node_id, node, path, ROOTS, ROOTS)
         case FanOutNode():
             yield Place((*path, "source"), node.source, Kind.EXPRESSION, node_id)
-            yield from _work_places(node_id, node.task, (*path, "task"), ITEM_ROOTS)
+            key_roots = ITEM_ROOTS if node.batch_size == 1 else ROOTS
+            yield from _work_places(node_id, node.task, (*path, "task"), ITEM_ROOTS, key_roots)
         case WorkflowNode():
             yield from (Place((*path, "inputs", name), value, node_id=node_id) for name, value in node.inputs.items())
         case ConditionalNode():
             yield from _choice_places(node_id, node, path)
 
 
-def _work_places(node_id: str, work: Work, path: Path, roots: frozenset[str]) -> Iterator[Place]:
+def _work_places(
+    node_id: str, work: Work, path: Path, roots: frozenset[str], key_roots: frozenset[str]
+) -> Iterator[Place]:
+    """Yield the places of a task; the key of a batch sees no item, since there are several."""
     for name, value in work.params.items():
         yield Place((*path, "params", name), value, node_id=node_id, roots=roots)
     if work.concurrency is not None:
-        yield Place((*path, "concurrency", "key"), work.concurrency.key, node_id=node_id, roots=roots)
+        yield Place((*path, "concurrency", "key"), work.concurrency.key, node_id=node_id, roots=key_roots)
 
 
 def _choice_places(node_id: str, node: ConditionalNode, path: Path) -> Iterator[Place]:

@@ -12,6 +12,7 @@ from core.dag.family import Family
 from core.dag.nodes import TaskNode, Work, WorkflowNode
 from core.dag.rendering import Rendering
 from core.dag.retry import RetryPolicy
+from core.dag.slot_wishes import Wishes
 from core.dag.state import (
     AttemptEnd,
     ChildOrder,
@@ -92,6 +93,7 @@ class Run:
         self.dispatches: dict[str, Dispatch] = {}
         self.redispatches: list[str] = []
         self.child_jobs: list[StartJob] = []
+        self.wishes = Wishes()
         self.attempts_ended: dict[str, AttemptEnd] = {}
         self.dispositions: list[Disposition] = []
         self.log = EventLog()
@@ -381,6 +383,7 @@ class Run:
             children=self.family.changed_children(self.reset),
             new_children=self.family.new_children(self.reset),
             child_jobs=tuple(self.child_jobs),
+            slots=self.wishes.changes,
             needs=tuple(self.needs.values()),
             chores=tuple(self.chores.values()),
             fan_outs=tuple(self.family.changed_fan_outs()),

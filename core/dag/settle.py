@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from core.dag import branching, child_jobs, fan_in, fan_out, gates, tasks
+from core.dag import branching, child_jobs, fan_in, fan_out, gates, slots, tasks
 from core.dag.condition_syntax import ConditionFailed
 from core.dag.graph import Verdict, edge, rule_of, verdict
 from core.dag.nodes import (
@@ -41,6 +41,7 @@ def _step(run: Run, node_id: str) -> None:
         _move_on(run, node_id)
     except Needed as needed:
         run.need(needed.rendering, node_id)
+        slots.keep(run, node_id)
 
 
 def _move_on(run: Run, node_id: str) -> None:
@@ -96,6 +97,9 @@ def _wake(run: Run, node_id: str) -> None:
         gates.wake(run, node_id)
         return
     if child_jobs.waits_for_child(run.nodes[node_id]):
+        return
+    if slots.waits_for_slot(run.nodes[node_id]):
+        tasks.wake(run, node_id)
         return
     not_before = run.nodes[node_id].not_before
     if not_before is None or not_before <= run.now:

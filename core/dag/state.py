@@ -13,8 +13,9 @@ from typing import Any
 from core.dag.chores import Chore
 from core.dag.definition import Workflow
 from core.dag.rendering import Rendered, Rendering
+from core.dag.slot_wishes import NO_CHANGES, SlotChanges
 from core.errors import CallerError, ErrorDetail
-from core.models.engine import Attempt, Command, Job, NodeState, TaskResultRow
+from core.models.engine import Attempt, Command, Job, NodeState, Slot, TaskResultRow
 from core.models.fan_out import FanOut
 from core.payloads import PayloadRef
 from core.statuses import AttemptState
@@ -45,8 +46,8 @@ class JobState:
     """By node id of a fan-out that is expanding, how many of its items are stored."""
     pauses: frozenset[str] = frozenset()
     """Switches in force: `all`, `workflow:<id>`, `queue:<name>`."""
-    slots: frozenset[str] = frozenset()
-    """Holders of this job (its id, task ids) whose slot is granted."""
+    slots: Mapping[str, Slot] = field(default_factory=dict)
+    """By holder: what the job itself holds or waits for, and grants to its attempts that were not acted on yet."""
     rendered: Mapping[str, Rendered] = field(default_factory=dict)
     """By key, the answers to what an earlier decision needed; those of other jobs may be among them."""
     workflows: Mapping[str, Workflow] = field(default_factory=dict)
@@ -101,17 +102,6 @@ class StartJob:
     """Resolved."""
     input_refs: Mapping[str, PayloadRef] = field(default_factory=dict)
     """Where the large ones lie, which are not among `inputs`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRequest:
-    """A holder that wants a slot of `key`; it is asked for once and granted in order."""
-
-    key: str
-    limit: int
-    holder: str
-    node_id: str | None
-    priority: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +174,7 @@ class Decision:
     """Loaded children that changed."""
     new_children: tuple[NodeState, ...] = ()
     child_jobs: tuple[StartJob, ...] = ()
-    slot_requests: tuple[SlotRequest, ...] = ()
-    slots_freed: tuple[str, ...] = ()
-    """Holders that hold nothing any more."""
+    slots: SlotChanges = NO_CHANGES
     commands_done: tuple[CommandDone, ...] = ()
     """What became of every command of the state, in its order."""
     reset: tuple[str, ...] = ()

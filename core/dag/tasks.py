@@ -1,5 +1,6 @@
 """Tasks: params are rendered and checked, then an attempt is sent."""
 
+from core.dag import slots
 from core.dag.nodes import TaskNode
 from core.dag.rendering import params_problem
 from core.dag.run import Prepared, Run
@@ -18,6 +19,12 @@ def go_on(run: Run, node_id: str, node: TaskNode) -> None:
         _prepare(run, node_id, node)
 
 
+def wake(run: Run, node_id: str) -> None:
+    """Let a task go on that waits for its slot, when it has it."""
+    node = run.workflow.nodes[node_id]
+    slots.wake(run, node_id, queue_of(run, node) if isinstance(node, TaskNode) else None)
+
+
 def queue_of(run: Run, node: TaskNode) -> str | None:
     """Return the queue that a task goes to; None when this build does not know its handler."""
     spec = run.catalog.get(node.handler)
@@ -32,7 +39,8 @@ def _prepare(run: Run, node_id: str, node: TaskNode) -> None:
         run.fail_node(node_id, ErrorDetail(code="HANDLER_UNKNOWN", message=message, node_id=node_id))
         return
     try:
-        run.prepared[node_id] = _prepared(run, node_id, node, spec)
+        if slots.admits(run, node_id):
+            run.prepared[node_id] = _prepared(run, node_id, node, spec)
     except TemplateFailed as error:
         run.fail_node(node_id, error.detail.model_copy(update={"node_id": node_id}))
 

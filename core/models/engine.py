@@ -148,6 +148,7 @@ class NodeState(Table):
     outcomes: Annotated[list[Any] | None, Column("jsonb")] = Field(
         default=None, description="Of a child that is a batch: what became of each item."
     )
+    slot_key: str | None = Field(default=None, description="Key of the slot that each of its attempts holds.")
 
 
 class Attempt(Table):

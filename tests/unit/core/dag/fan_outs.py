@@ -14,7 +14,7 @@ from core.dag.evaluator import advance
 from core.dag.rendering import Rendered
 from core.dag.state import Decision, JobState
 from core.dag.tallies import outputs_of
-from core.models.engine import Attempt, NodeState
+from core.models.engine import Attempt, NodeState, Slot
 from core.statuses import NODE_FINAL, AttemptState, NodeStatus
 from tests.unit.core.dag.harness import FIXED, World, workflow_of
 
@@ -79,7 +79,13 @@ class PartialWorld(World):
     def _seen(self) -> JobState:
         state = self.state
         results = {row.node_id for row in state.results}
-        touched = {key: child for key, child in state.children.items() if key in results or self._is_due(child)}
+        slots = {key: slot for key, slot in state.slots.items() if slot.node_id is None or _is_fresh(slot)}
+        granted = {slot.node_id for slot in slots.values()}
+        touched = {
+            key: child
+            for key, child in state.children.items()
+            if key in results or key in granted or self._is_due(child)
+        }
         attempts = {key: attempt for key, attempt in state.attempts.items() if key in state.nodes or key in touched}
         timers = {}
         for node_id, fan_out in state.fan_outs.items():
@@ -87,7 +93,7 @@ class PartialWorld(World):
                 others = [c for key, c in state.children.items() if key not in touched and c.parent_node_id == node_id]
                 found = [timer for child in others for timer in self._timers(child)]
                 timers.update({node_id: min(found)} if found else {})
-        return replace(state, children=touched, attempts=attempts, child_timers=timers)
+        return replace(state, children=touched, attempts=attempts, child_timers=timers, slots=slots)
 
     def _is_due(self, child: NodeState) -> bool:
         parked = self.state.attempts.get(child.node_id)
@@ -101,6 +107,10 @@ class PartialWorld(World):
         if child.status is NodeStatus.WAITING:
             return [child.not_before] if child.not_before else []
         return [timer for timer in timers_of(self.state.attempts[child.node_id]) if timer is not None]
+
+
+def _is_fresh(slot: Slot) -> bool:
+    return slot.granted_at is not None and not slot.noticed
 
 
 def timers_of(attempt: Attempt) -> tuple[datetime | None, ...]:

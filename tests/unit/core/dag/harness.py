@@ -208,6 +208,13 @@ class World:
         """Cancel the job."""
         return self.write(command(self.workflow, self.state, self.now, "cancel", actor="ann"))
 
+    def grant(self, *holders: str) -> Decision:
+        """Grant slots that were asked for, as any transaction does that has one to give, and evaluate."""
+        for holder in holders:
+            granted = self.state.slots[holder].model_copy(update={"granted_at": self.now})
+            self.state = replace(self.state, slots={**self.state.slots, holder: granted})
+        return self.advance()
+
     def set_job(self, **fields: Any) -> None:
         """Change the job as a command does."""
         self.state = replace(self.state, job=self.job.model_copy(update=fields))

@@ -136,7 +136,7 @@ class LawfulWorld(World):
             assert self.job.wake_at is None
             assert self.job.completed_at is not None
         elif self.job.paused_at is None:
-            assert self.job.wake_at is not None or self.open_gates()
+            assert self.job.wake_at is not None or self.open_gates() or self.wanted_slots()
             assert self.job.wake_at is None or self.job.wake_at > self.now
 
     @property
@@ -148,6 +148,10 @@ class LawfulWorld(World):
         """Return the gates that wait for a decision."""
         gates = [node_id for node_id, node in self.workflow.nodes.items() if node.type == "gate"]
         return [node_id for node_id in gates if self.node(node_id).status is NodeStatus.WAITING]
+
+    def wanted_slots(self) -> list[str]:
+        """Return who waits for a slot."""
+        return [holder for holder, slot in self.state.slots.items() if slot.granted_at is None]
 
     def in_flight(self) -> list[str]:
         """Return the tasks that have an attempt out."""
