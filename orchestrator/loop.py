@@ -128,6 +128,7 @@ class Loop:
         async with pipelined(self.pool) as conn:
             jobs = JobRepository(conn)
             found = [await jobs.due_results(self.owner_id, DUE_LIMIT), await jobs.due_timers(self.owner_id, DUE_LIMIT)]
+            found.append(await jobs.due_grants(self.owner_id, DUE_LIMIT))
             if self.guard.may_expire_leases(time.monotonic()):
                 found.append(await jobs.due_leases(self.owner_id, DUE_LIMIT))
             timer = await jobs.seconds_to_next_timer(self.owner_id)

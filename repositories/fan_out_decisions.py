@@ -45,27 +45,27 @@ items AS (
 created AS (
     INSERT INTO dagapp.dag_node_states
         (job_id, node_id, status, task_id, attempt, input_params, input_ref, error, parent_node_id,
-         fan_out_index, first_dispatched_at, dispatched_at, completed_at, outcomes)
+         fan_out_index, first_dispatched_at, dispatched_at, completed_at, outcomes, slot_key, waiting_for)
     SELECT job_id, node_id, status, task_id, attempt, input_params, input_ref, error, parent_node_id,
-        fan_out_index, first_dispatched_at, dispatched_at, completed_at, outcomes
+        fan_out_index, first_dispatched_at, dispatched_at, completed_at, outcomes, slot_key, waiting_for
     FROM doc, jsonb_to_recordset(d -> 'created') AS c(
         job_id text, node_id text, status text, task_id text, attempt integer, input_params jsonb,
         input_ref jsonb, error jsonb, parent_node_id text, fan_out_index integer,
         first_dispatched_at timestamptz, dispatched_at timestamptz, completed_at timestamptz,
-        outcomes jsonb)
+        outcomes jsonb, slot_key text, waiting_for jsonb)
 ),
 changed AS (
     UPDATE dagapp.dag_node_states AS n
     SET status = u.status, task_id = u.task_id, attempt = u.attempt, retries_used = u.retries_used,
         losses_used = u.losses_used, not_before = u.not_before, waiting_for = u.waiting_for,
         output = u.output, output_ref = u.output_ref, outcomes = u.outcomes, error = u.error,
-        ready_at = u.ready_at, dispatched_at = u.dispatched_at, started_at = u.started_at,
-        completed_at = u.completed_at
+        ready_at = u.ready_at, first_dispatched_at = u.first_dispatched_at,
+        dispatched_at = u.dispatched_at, started_at = u.started_at, completed_at = u.completed_at
     FROM doc, jsonb_to_recordset(d -> 'changed') AS u(
         job_id text, node_id text, from_status text, status text, task_id text, attempt integer,
         retries_used integer, losses_used integer, not_before timestamptz, waiting_for jsonb, output jsonb,
-        output_ref jsonb, outcomes jsonb, error jsonb, ready_at timestamptz, dispatched_at timestamptz,
-        started_at timestamptz, completed_at timestamptz)
+        output_ref jsonb, outcomes jsonb, error jsonb, ready_at timestamptz, first_dispatched_at timestamptz,
+        dispatched_at timestamptz, started_at timestamptz, completed_at timestamptz)
     WHERE n.job_id = ANY(%(job_ids)s) AND n.node_id = ANY(%(node_ids)s)
         AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
     RETURNING n.node_id

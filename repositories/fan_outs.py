@@ -98,7 +98,7 @@ class FanOutRepository:
             SELECT n.job_id, n.node_id, n.status, n.task_id, n.attempt, n.retries_used, n.losses_used, n.not_before,
                 n.skip_reason, n.waiting_for, n.input_params, n.params_override, n.output, n.error, n.parent_node_id,
                 n.fan_out_index, n.ready_at, n.first_dispatched_at, n.dispatched_at, n.started_at, n.completed_at,
-                n.input_ref, n.output_ref, n.outcomes
+                n.input_ref, n.output_ref, n.outcomes, n.slot_key
             FROM dagapp.dag_node_states AS n, unnest(%(jobs)s::text[], %(nodes)s::text[]) AS w(job_id, node_id)
             WHERE n.job_id = ANY(%(jobs)s) AND n.node_id = ANY(%(nodes)s)
                 AND n.job_id = w.job_id AND n.node_id = w.node_id
@@ -114,12 +114,30 @@ class FanOutRepository:
             """
             SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                 waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,
-                first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes
+                first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes,
+                slot_key
             FROM dagapp.dag_node_states
             WHERE job_id = ANY(%s) AND parent_node_id IS NOT NULL AND not_before IS NOT NULL
                 AND (NOT %s OR not_before <= dagapp.clock())
             """,
             (list(job_ids), due),
+        )
+
+    async def lined_up(self, job_ids: Iterable[str]) -> Pending[NodeState]:
+        """Return the children of these jobs that wait for a slot, or gave theirs back for a pause."""
+        return await send(
+            self._conn,
+            class_row(NodeState),
+            """
+            SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
+                waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,
+                first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes,
+                slot_key
+            FROM dagapp.dag_node_states
+            WHERE job_id = ANY(%s) AND parent_node_id IS NOT NULL AND slot_key IS NOT NULL
+                AND status = 'WAITING' AND not_before IS NULL
+            """,
+            (list(job_ids),),
         )
 
     async def last_attempts(self, job_ids: Iterable[str], *, due: bool) -> Pending[Attempt]:
@@ -148,7 +166,8 @@ class FanOutRepository:
             """
             SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                 waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,
-                first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes
+                first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes,
+                slot_key
             FROM dagapp.dag_node_states
             WHERE job_id = %(job)s AND parent_node_id = %(node)s AND (
                 SELECT coalesce(sum(coalesce(pg_column_size(output), 0) + coalesce(pg_column_size(outcomes), 0)), 0)

@@ -192,6 +192,18 @@ class JobRepository:
             (owner_id, limit),
         )
 
+    async def due_grants(self, owner_id: str, limit: int) -> Pending[DueJob]:
+        """Return active jobs of an owner that were granted slots and have not acted on it."""
+        return await self._due(
+            """
+            SELECT job_id, owner_epoch FROM dagapp.dag_jobs
+            WHERE owner_id IS NOT DISTINCT FROM %s AND status IN ('PENDING', 'RUNNING') AND job_id = ANY(ARRAY(
+                SELECT job_id FROM dagapp.dag_slots WHERE granted_at IS NOT NULL AND NOT noticed LIMIT 10000))
+            LIMIT %s
+            """,
+            (owner_id, limit),
+        )
+
     async def due_leases(self, owner_id: str, limit: int) -> Pending[DueJob]:
         """Return active jobs of an owner with a lease that ran out or a task beyond its run time.
 

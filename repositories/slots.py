@@ -63,19 +63,32 @@ class SlotRepository:
             (list(holders),),
         )
 
-    async def change(self, requests: Sequence[Mapping[str, Any]], freed: Sequence[str] = ()) -> None:
+    async def change(
+        self,
+        requests: Sequence[Mapping[str, Any]],
+        freed: Sequence[str] = (),
+        *,
+        dropped: Sequence[str] = (),
+        priorities: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         """Free holders, add requests, grant what is free and wake the owners of the jobs that got something.
 
         Args:
             requests: {slot_key, limit_count, holder, job_id, node_id, priority}; one that is there already stays.
             freed: Holders that hold and wait for nothing any more; not among the requests.
+            dropped: Jobs that wait for nothing any more; what they hold they keep.
+            priorities: {job_id, priority} of jobs whose place in the line changes.
         """
-        await self._lock(requests, freed)
+        await self._lock(requests, freed, [*dropped, *(one["job_id"] for one in priorities)])
         if requests:
             await self._request(requests)
-        await self._grant([request["slot_key"] for request in requests], freed)
+        if priorities:
+            await self._change_priorities(priorities)
+        await self._grant([request["slot_key"] for request in requests], freed, dropped)
 
-    async def _lock(self, requests: Sequence[Mapping[str, Any]], freed: Sequence[str]) -> None:
+    async def _lock(
+        self, requests: Sequence[Mapping[str, Any]], freed: Sequence[str] = (), jobs: Sequence[str] = ()
+    ) -> None:
         """Lock the limits of these keys in order; a limit that nobody set is what the newest request says.
 
         ON CONFLICT locks the row also when it changes nothing.
@@ -88,13 +101,16 @@ class SlotRepository:
                 FROM jsonb_to_recordset(%(requests)s::jsonb) AS r(slot_key text, limit_count integer)
                 UNION ALL
                 SELECT slot_key, %(only_lock)s FROM dagapp.dag_limits
-                WHERE slot_key = ANY(ARRAY(SELECT slot_key FROM dagapp.dag_slots WHERE holder = ANY(%(freed)s)))
+                WHERE slot_key = ANY(
+                    ARRAY(SELECT slot_key FROM dagapp.dag_slots WHERE holder = ANY(%(freed)s))
+                    || ARRAY(SELECT slot_key FROM dagapp.dag_slots
+                             WHERE job_id = ANY(%(jobs)s) AND granted_at IS NULL))
             ) AS wanted
             GROUP BY wanted.slot_key ORDER BY wanted.slot_key
             ON CONFLICT (slot_key) DO UPDATE SET limit_count = excluded.limit_count, updated_at = dagapp.clock()
             WHERE l.set_by IS NULL AND excluded.limit_count NOT IN (l.limit_count, %(only_lock)s)
             """,
-            {"requests": document(requests), "freed": list(freed), "only_lock": ONLY_LOCK},
+            {"requests": document(requests), "freed": list(freed), "jobs": list(jobs), "only_lock": ONLY_LOCK},
         )
 
     async def _request(self, requests: Sequence[Mapping[str, Any]]) -> None:
@@ -109,7 +125,17 @@ class SlotRepository:
             (document(requests),),
         )
 
-    async def _grant(self, keys: Sequence[str], freed: Sequence[str]) -> None:
+    async def _change_priorities(self, priorities: Sequence[Mapping[str, Any]]) -> None:
+        await self._conn.execute(
+            """
+            UPDATE dagapp.dag_slots AS s SET priority = u.priority
+            FROM jsonb_to_recordset(%s::jsonb) AS u(job_id text, priority smallint)
+            WHERE s.job_id = ANY(%s) AND s.job_id = u.job_id AND s.granted_at IS NULL
+            """,
+            (document(priorities), [one["job_id"] for one in priorities]),
+        )
+
+    async def _grant(self, keys: Sequence[str], freed: Sequence[str] = (), dropped: Sequence[str] = ()) -> None:
         """Delete what was freed and grant what is free, by priority, then age; the limits are locked.
 
         The statement still sees what it deletes, so it leaves those rows out by name.
@@ -117,7 +143,9 @@ class SlotRepository:
         await self._conn.execute(
             """
             WITH freed AS (
-                DELETE FROM dagapp.dag_slots WHERE holder = ANY(%(freed)s) RETURNING slot_key
+                DELETE FROM dagapp.dag_slots
+                WHERE holder = ANY(%(freed)s) OR (job_id = ANY(%(dropped)s) AND granted_at IS NULL)
+                RETURNING slot_key
             ),
             chosen AS (
                 SELECT l.slot_key, next.holder
@@ -125,6 +153,7 @@ class SlotRepository:
                 CROSS JOIN LATERAL (
                     SELECT w.holder FROM dagapp.dag_slots AS w
                     WHERE w.slot_key = l.slot_key AND w.granted_at IS NULL AND w.holder <> ALL(%(freed)s)
+                        AND w.job_id <> ALL(%(dropped)s)
                     ORDER BY w.priority DESC, w.requested_at, w.holder
                     LIMIT greatest(0, l.limit_count - (
                         SELECT count(*) FROM dagapp.dag_slots AS h
@@ -143,7 +172,7 @@ class SlotRepository:
             )
             SELECT pg_notify(coalesce('dag_owner_' || owner_id, 'dag_unowned'), '') FROM owners
             """,
-            {"keys": list(keys), "freed": list(freed)},
+            {"keys": list(keys), "freed": list(freed), "dropped": list(dropped)},
         )
 
     async def stale(self, limit: int) -> Pending[str]:
@@ -163,6 +192,7 @@ class SlotRepository:
             LEFT JOIN dagapp.dag_attempts AS a ON a.task_id = s.holder
             WHERE s.granted_at IS NOT NULL AND CASE
                 WHEN a.task_id IS NULL THEN j.status NOT IN ('PENDING', 'RUNNING')
+                    OR (s.node_id IS NOT NULL AND n.node_id IS NULL)
                     OR n.status IN ('COMPLETED', 'FAILED', 'SKIPPED', 'CANCELLED')
                 WHEN a.state IN ('queued', 'parked', 'leased') THEN false
                 ELSE a.state IN ('reported', 'released') OR coalesce(a.lease_expires_at <= dagapp.clock(), true)
@@ -186,7 +216,7 @@ class SlotRepository:
             """,
             (slot_key, limit, set_by),
         )
-        await self._grant([slot_key], [])
+        await self._grant([slot_key])
 
     async def unset_limit(self, slot_key: str) -> None:
         """Let the next request say again what the limit is."""

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from core.dag.child_jobs import CHILD_QUEUE
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance
+from core.dag.slot_wishes import NO_CHANGES, SlotChanges
 from core.dag.state import AttemptEnd, ChildOrder, CommandDone, Decision, Disposition, Event, JobState
 from core.dag.tallies import closed
 from core.errors import ErrorDetail, WorkflowError
@@ -94,6 +95,7 @@ def _touches_rows(decision: Decision) -> bool:
         or decision.attempts_ended
         or decision.dispositions
         or decision.events
+        or decision.slots != NO_CHANGES
         or decision.commands_done
         or decision.child_orders
         or decision.fan_outs
@@ -142,4 +144,5 @@ def _abandoned(state: JobState, now: datetime, error: Exception) -> Decision:
         ),
         dispositions=tuple(Disposition(result.task_id, "poison", message) for result in state.results),
         commands_done=_not_obeyed(state),
+        slots=SlotChanges(freed=tuple(state.slots), dropped=True),
     )

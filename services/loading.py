@@ -9,17 +9,18 @@ from typing import Self, TypeVar
 from core.dag.orders import REOPENING
 from core.dag.state import JobState
 from core.errors import ErrorDetail
-from core.models.engine import Attempt, Command, Job, NodeState, TaskResultRow
+from core.models.engine import Attempt, Command, Job, NodeState, Slot, TaskResultRow
 from repositories.attempts import AttemptRepository
 from repositories.commands import CommandRepository
 from repositories.fan_outs import FanOutRepository
 from repositories.jobs import JobRepository
 from repositories.nodes import NodeRepository
 from repositories.results import ResultRepository
+from repositories.slots import SlotRepository
 from services.loading_fan_outs import NO_FAN_OUTS, FanOuts, Scope, load_fan_outs
 from services.work import Connection
 
-Row = TypeVar("Row", Attempt, Command, NodeState, TaskResultRow)
+Row = TypeVar("Row", Attempt, Command, NodeState, Slot, TaskResultRow)
 
 EVERYTHING_DUE = Scope()
 MAX_RESULTS = 1000
@@ -50,6 +51,7 @@ class Locked:
     commands: Mapping[str, Sequence[Command]] = field(default_factory=dict)
     pauses: frozenset[str] = frozenset()
     fan_outs: Mapping[str, FanOuts] = field(default_factory=dict)
+    slots: Mapping[str, Sequence[Slot]] = field(default_factory=dict)
     pasts: Mapping[str, Past] = field(default_factory=dict)
     """Of jobs that a command may start anew."""
 
@@ -84,6 +86,7 @@ class Locked:
             next_items=fan_outs.next_items,
             child_timers=fan_outs.timers,
             stored_items=fan_outs.stored,
+            slots={slot.holder: slot for slot in self.slots.get(job_id, ())},
         )
 
 
@@ -111,8 +114,9 @@ async def lock_jobs(
     attempts = await AttemptRepository(conn).lock_of_jobs(wanted, task_ids, scope.whole, look=scope.look)
     nodes = await NodeRepository(conn).of_jobs(wanted)
     inbox = await ResultRepository(conn).inbox(wanted, MAX_RESULTS)
+    slots = await SlotRepository(conn).of_jobs(wanted)
     sent = await CommandRepository(conn).moment(wanted)
-    rows = await jobs.rows(), await attempts.rows(), await nodes.rows(), await inbox.rows()
+    rows = await jobs.rows(), await attempts.rows(), await nodes.rows(), await inbox.rows(), await slots.rows()
     (moment,) = await sent.rows()
     held = {job.job_id: job for job in rows[0]}
     return Locked(
@@ -121,9 +125,10 @@ async def lock_jobs(
         attempts=_by_job(rows[1]),
         nodes=_by_job(rows[2]),
         inbox=_by_job(rows[3]),
+        slots=_by_job(rows[4]),
         commands=_by_job(moment.commands),
         pauses=moment.pauses,
-        fan_outs=await load_fan_outs(conn, held, await fan_outs.rows(), rows[1], moment.now, scope),
+        fan_outs=await load_fan_outs(conn, held, await fan_outs.rows(), rows[1], rows[4], moment.now, scope),
     )
 
 

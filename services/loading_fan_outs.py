@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from core.dag.fan_out import MAX_NEW_CHILDREN
-from core.models.engine import Attempt, Job, NodeState
+from core.dag.tallies import parent_of
+from core.models.engine import Attempt, Job, NodeState, Slot
 from core.models.fan_out import FanOut
 from core.statuses import JOB_FINAL
 from repositories.documents import Pending
@@ -54,12 +55,24 @@ async def load_fan_outs(
     jobs: Mapping[str, Job],
     rows: Iterable[FanOut],
     attempts: Iterable[Attempt],
+    slots: Iterable[Slot],
     now: datetime,
     scope: Scope,
 ) -> Mapping[str, FanOuts]:
-    """Return by job what an evaluation may need; `jobs` are held, `attempts` are all that were locked with them."""
+    """Return by job what an evaluation may need.
+
+    Args:
+        conn: The transaction that holds the jobs.
+        jobs: Those that it holds.
+        rows: Of their fan-outs.
+        attempts: All that were locked with the jobs.
+        slots: Grants that nobody acted on yet, among others.
+        now: The moment of the evaluation.
+        scope: How much of children is wanted.
+    """
     mine = [row for row in rows if row.job_id in jobs]
     touched = {(one.job_id, one.node_id) for one in attempts if one.child and one.job_id in jobs}
+    touched |= {(one.job_id, one.node_id) for one in slots if one.node_id and parent_of(one.node_id)}
     if not mine:
         return {}
     asked = await _Request.send(conn, jobs, mine, touched, now, scope)
@@ -96,6 +109,7 @@ class _Request:
         if whole:
             asked.children.append(await repository.waiting(whole, due=False))
             asked.attempts.append(await repository.last_attempts(whole, due=False))
+            asked.children.append(await repository.lined_up(whole))
         waiting = {row.job_id for row in (open_rows if scope.look else due)} - whole
         if waiting:
             asked.children.append(await repository.waiting(waiting, due=True))

@@ -95,6 +95,7 @@ class ResultService:
             results=[_settled(row, settled.get(row.task_id)) for row in rows],
             attempts=[verdict.end(locked.now) for verdict in verdicts if verdict.ends is not None],
             events=[_late_event(row, locked.now) for row in rows if row.processed],
+            slots_left=[row.task_id for row in rows if row.processed],
             # Who holds their job may have read the inbox already.
             channels=await owner_channels_of(conn, theirs.difference(mine)),
         )

@@ -27,6 +27,7 @@ from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, notify, o
 from repositories.resets import ResetRepository
 from services.evaluation import Step
 from services.reopening import NOBODYS, Reopening
+from services.slots import move_slots
 from services.starting import all_born
 from services.work import Connection, StaleWrite
 from services.writing_fan_outs import write_fan_outs
@@ -52,6 +53,8 @@ class Reported:
     events: Sequence[NewEvent] = ()
     channels: Sequence[str] = ()
     """Whom to wake about rows that nobody evaluated."""
+    slots_left: Sequence[str] = ()
+    """Tasks whose workers have stopped that were told to, or too late: nothing of them holds a slot any more."""
 
 
 NOTHING_REPORTED = Reported()
@@ -68,6 +71,10 @@ class DecisionWriter:
     async def create(self, conn: Connection, steps: Sequence[Step], now: datetime) -> None:
         """Store jobs that were evaluated before they had rows, with their child jobs; none has ended yet."""
         steps = [*steps, *all_born(steps)]
+        await self._create(conn, steps, now)
+        await move_slots(conn, steps)
+
+    async def _create(self, conn: Connection, steps: Sequence[Step], now: datetime) -> None:
         created = [_dispatched(step.state.job, one, now) for step in steps for one in step.decision.dispatches]
         await DecisionRepository(conn).create(
             jobs=[step.job or step.state.job for step in steps],
@@ -78,7 +85,7 @@ class DecisionWriter:
         await write_fan_outs(conn, steps)
         if created:
             await self._queue.enqueue(conn, [message for _, message in created])
-        if owners := {step.state.job.owner_id for step in all_born(steps) if step.job is None}:
+        if owners := {one.state.job.owner_id for one in steps if one.job is None and one.state.job.parent_task_id}:
             await notify(conn, owner_channels(owners))
 
     async def update(
@@ -101,8 +108,8 @@ class DecisionWriter:
         fan_outs = await write_fan_outs(conn, steps)
         await self._answer_commands(conn, steps, now)
         await self._send(conn, steps, created, repeated)
-        if born := [child for step in steps for child in step.born]:
-            await self.create(conn, born, now)
+        if born := list(all_born(steps)):
+            await self._create(conn, born, now)
         nodes = sum(len(step.decision.nodes) for step in steps)
         _check((await written.rows())[0], len(steps), nodes)
         await fan_outs.check()
@@ -111,6 +118,7 @@ class DecisionWriter:
                 await self._reopening.reopened(conn, step.job)
             if step.ended and step.job is not None:
                 await self._on_job_ended(conn, _with_outputs(step.job, step.decision.outputs))
+        await move_slots(conn, [*steps, *born], reported.slots_left)
 
     async def _start_anew(self, conn: Connection, steps: Sequence[Step]) -> None:
         for step in steps:

@@ -17,10 +17,12 @@ Row = dict[str, Any]
 _CREATED = (
     "job_id", "node_id", "status", "task_id", "attempt", "input_params", "input_ref", "error", "parent_node_id",
     "fan_out_index", "first_dispatched_at", "dispatched_at", "completed_at", "outcomes",
+    "slot_key", "waiting_for",
 )  # fmt: skip
 _CHANGED = (
     "job_id", "node_id", "status", "task_id", "attempt", "retries_used", "losses_used", "not_before", "waiting_for",
-    "output", "output_ref", "outcomes", "error", "ready_at", "dispatched_at", "started_at", "completed_at",
+    "output", "output_ref", "outcomes", "error", "ready_at", "first_dispatched_at", "dispatched_at", "started_at",
+    "completed_at",
 )  # fmt: skip
 _RUNNING = (
     "job_id", "node_id", "state", "max_concurrency", "next_child", "active", "succeeded", "failed", "skipped",

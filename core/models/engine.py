@@ -118,6 +118,7 @@ class NodeState(Table):
         Index("child", ("job_id", "parent_node_id", "fan_out_index"), where="parent_node_id IS NOT NULL"),
         Index("child_due", ("job_id", "not_before"), where="parent_node_id IS NOT NULL AND not_before IS NOT NULL"),
         Index("vertex", ("job_id",), where="parent_node_id IS NULL"),
+        Index("slotted", ("job_id",), where="parent_node_id IS NOT NULL AND slot_key IS NOT NULL"),
     )
 
     job_id: Annotated[str, Column("varchar(64)")]

@@ -214,9 +214,35 @@ async def test_a_slot_is_stale_once_its_attempt_is_over_and_its_lease_time_has_p
 async def test_a_job_holds_nothing_once_it_has_ended(
     seeded: AsyncConnection[Any], status: str, expected: list[str]
 ) -> None:
-    await change(seeded, wish("job-1", node_id=None), wish("waits", limit=1))
+    await change(seeded, wish("job-1", node_id=None))
     await seeded.execute("UPDATE dagapp.dag_jobs SET status = %s", (status,))
-    assert await (await SlotRepository(seeded).stale(10)).rows() == expected + (["waits"] if expected else [])
+    assert await (await SlotRepository(seeded).stale(10)).rows() == expected
+
+
+async def test_what_was_granted_to_a_child_that_is_not_there_any_more_is_stale(
+    seeded: AsyncConnection[Any],
+) -> None:
+    await change(seeded, wish("job-1_many__3_0", node_id="many__3"))
+    assert await (await SlotRepository(seeded).stale(10)).rows() == ["job-1_many__3_0"]
+
+
+async def test_a_job_that_ended_leaves_every_line_and_keeps_what_it_holds(seeded: AsyncConnection[Any]) -> None:
+    await change(seeded, wish("a", limit=1), wish("b", limit=1), wish("c", key="w:other", limit=1))
+    await seed_job(seeded, "job-2")
+    await change(seeded, wish("d", limit=1, job_id="job-2"))
+    await SlotRepository(seeded).change([], dropped=["job-1"])
+    await seeded.commit()
+    assert (await held(seeded), await held(seeded, "w:other")) == (["a"], ["c"])
+    await change(seeded, freed=("a",))
+    assert await held(seeded) == ["d"]
+
+
+async def test_a_new_priority_moves_what_waits(seeded: AsyncConnection[Any]) -> None:
+    await seed_job(seeded, "job-2")
+    await change(seeded, wish("a", limit=1), wish("b", limit=1), wish("c", limit=1, job_id="job-2"))
+    await SlotRepository(seeded).change([], priorities=[{"job_id": "job-2", "priority": 9}])
+    await change(seeded, freed=("a",))
+    assert await held(seeded) == ["c"]
 
 
 @pytest.mark.parametrize(("status", "stale"), [("WAITING", False), ("CANCELLED", True)])

@@ -1,0 +1,97 @@
+"""Writes what evaluations want of slots, and takes slots away from holders that are gone."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from core.dag.slot_wishes import SlotRequest
+from core.errors import NotFound, ParameterInvalid
+from repositories.database import AsyncPool, transaction
+from repositories.slots import LimitView, SlotRepository
+from services.evaluation import Step
+from services.work import Connection, pipelined
+
+SWEEP_BATCH = 500
+MAX_LIMIT = 100_000
+MAX_KEY = 400
+
+
+async def move_slots(conn: Connection, steps: Iterable[Step], left: Collection[str] = ()) -> None:
+    """Ask for, free and notice slots; the last thing that a transaction does, and once.
+
+    Args:
+        conn: A transaction that wrote everything else.
+        steps: Of jobs that were locked or are new.
+        left: Holders whose worker said by itself that it is done.
+    """
+    changes = [(step, step.decision.slots) for step in steps]
+    noticed = [holder for _, change in changes for holder in change.noticed]
+    requests = [_request(step, one) for step, change in changes for one in change.requests]
+    freed = [*left, *(holder for _, change in changes for holder in change.freed)]
+    dropped = [step.state.job.job_id for step, change in changes if change.dropped]
+    priorities = [
+        {"job_id": step.job.job_id, "priority": step.job.priority}
+        for step, _ in changes
+        if step.job is not None and step.job.priority != step.state.job.priority
+    ]
+    slots = SlotRepository(conn)
+    if noticed:
+        await slots.notice(noticed)
+    if requests or freed or dropped or priorities:
+        await slots.change(requests, freed, dropped=dropped, priorities=priorities)
+
+
+def _request(step: Step, one: SlotRequest) -> dict[str, Any]:
+    return {
+        "slot_key": one.key,
+        "limit_count": one.limit,
+        "holder": one.holder,
+        "job_id": step.state.job.job_id,
+        "node_id": one.node_id,
+        "priority": one.priority,
+    }
+
+
+class SlotService:
+    """What is done about slots beside evaluations."""
+
+    def __init__(self, pool: AsyncPool) -> None:
+        self._pool = pool
+
+    async def sweep(self) -> int:
+        """Free what nobody holds any more and return how many slots that were; looks again under the lock."""
+        async with pipelined(self._pool) as conn:
+            slots = SlotRepository(conn)
+            found = await (await slots.stale(SWEEP_BATCH)).rows()
+            if not found:
+                return 0
+            await slots.lock_keys_of(found)
+            still = set(await (await slots.stale(SWEEP_BATCH)).rows()).intersection(found)
+            await slots.change([], sorted(still))
+            return len(still)
+
+    async def limits(self) -> Sequence[LimitView]:
+        """Return every key that was ever asked for, with its limit, holders and line."""
+        async with transaction(self._pool) as conn:
+            return await SlotRepository(conn).limits()
+
+    async def set_limit(self, slot_key: str, limit: int | None, actor: str) -> LimitView:
+        """Set the limit of a key by hand, or with None leave it to the workflows again, and return the key.
+
+        Raises:
+            ParameterInvalid: The key or the number cannot be.
+            NotFound: There is no such key to leave to the workflows.
+        """
+        if not 0 < len(slot_key) <= MAX_KEY or "\x00" in slot_key:
+            raise ParameterInvalid(f"a key has 1 to {MAX_KEY} characters", field="key", value=slot_key[:80])
+        if limit is not None and not 0 <= limit <= MAX_LIMIT:
+            raise ParameterInvalid(f"a limit is 0 to {MAX_LIMIT}", field="limit", value=limit)
+        async with pipelined(self._pool) as conn:
+            slots = SlotRepository(conn)
+            if limit is None:
+                await slots.unset_limit(slot_key)
+            else:
+                await slots.set_limit(slot_key, limit, actor)
+            found = await slots.limits(slot_key)
+        if not found:
+            raise NotFound(f"nobody has asked for a slot of {slot_key!r} yet", field="key", value=slot_key[:80])
+        return found[0]
