@@ -45,6 +45,7 @@ app.add_typer(job.app, name="job")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(webhooks.platforms, name="platforms")
+app.command()(operate.limits)
 app.add_typer(database.app, name="db")
 app.add_typer(workflow.app, name="workflow")
 

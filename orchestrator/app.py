@@ -36,6 +36,7 @@ from orchestrator.routes import (
     insight,
     job_batches,
     jobs,
+    limits,
     pauses,
     platforms,
     requests,
@@ -73,6 +74,7 @@ from services.publish import on_job_ended
 from services.recover import OutageGuard, RecoverService
 from services.reopening import OF_VERSIONS
 from services.results import ResultService
+from services.slots import SlotService
 from services.work import pipelined
 
 log = logging.getLogger(__name__)
@@ -87,6 +89,7 @@ ROUTERS: Sequence[APIRouter] = (
     commands.router,
     pauses.router,
     dead_letters.router,
+    limits.router,
     values.router,
     workflows.router,
     callbacks.router,
@@ -188,6 +191,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         pauses=PauseService(pool, shelf),
         dead_letters=DeadLetterService(pool),
         insight=InsightService(pool, definitions),
+        slots=SlotService(pool),
         recover=recover,
         guard=guard,
         waiters=waiters,
@@ -262,9 +266,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     ctx.listener.start()
     task = asyncio.create_task(_run(ctx), name="loop")
     chores = asyncio.create_task(upkeep(_chores(ctx)), name="upkeep")
-    watch = asyncio.create_task(
-        upkeep((ctx.pauses.release_held, ctx.dead_letters.take_over), WATCH_SECONDS), name="watch"
-    )
+    watched = (ctx.pauses.release_held, ctx.dead_letters.take_over, ctx.slots.sweep)
+    watch = asyncio.create_task(upkeep(watched, WATCH_SECONDS), name="watch")
     hooks = asyncio.create_task(ctx.webhook_loop.run(), name="webhooks")
     app.state.drain = lambda: drain(ctx, task)
     log.info("orchestrator started", extra={"owner_id": ctx.owner_id, "workflows": len(ctx.shelf.catalogue.workflows)})

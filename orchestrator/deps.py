@@ -37,6 +37,7 @@ from services.pauses import PauseService
 from services.payload_desk import PayloadDesk
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
+from services.slots import SlotService
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_CALLBACK_BYTES = 64 * 1024 * 1024
@@ -67,6 +68,7 @@ class Context:
     pauses: PauseService
     dead_letters: DeadLetterService
     insight: InsightService
+    slots: SlotService
     recover: RecoverService
     guard: OutageGuard
     waiters: JobWaiters

@@ -2,7 +2,7 @@
 
 import asyncio
 from typing import Annotated, Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import typer
 
@@ -13,6 +13,8 @@ from core.statuses import JobStatus
 
 JOB_COLUMNS = ("job_id", "workflow_id", "status", "created_at", "completed_at", "correlation_id")
 EVENT_COLUMNS = ("time", "node", "event", "status", "detail")
+LIMITS = "/api/proxy/orchestrator/api/v1/settings/limits"
+LIMIT_COLUMNS = ("slot_key", "limit", "set_by", "held", "waiting")
 AUDIT_COLUMNS = ("time", "what", "action", "who", "change", "why")
 Json = dict[str, Any]
 
@@ -61,6 +63,30 @@ def audit(
     path = "/api/admin/audit?" + urlencode({name: value for name, value in query.items() if value is not None})
     rows = _rows(Target.of(home), path, "entries")
     show(rows, row_table("Audit", AUDIT_COLUMNS, [_act(row) for row in rows]), as_json=as_json)
+
+
+def limits(
+    key: Annotated[str | None, typer.Argument(help="A key as the list shows it, to change its limit.")] = None,
+    limit: Annotated[int | None, typer.Argument(min=0, help="How many may hold it at a time.")] = None,
+    unset: Annotated[bool, typer.Option(help="Leave the limit of the key to its workflows again.")] = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """List the keys of slots with who holds and who waits, or change the limit of one."""
+    if (key is None) != (limit is None and not unset) or (limit is not None and unset):
+        raise typer.BadParameter("give a key with a limit, a key with --unset, or neither")
+    target = Target.of(home)
+    if key is None:
+        rows = _rows(target, LIMITS, "limits")
+    else:
+        change = ("DELETE", None) if unset else ("PUT", {"limit": limit})
+        rows = [asyncio.run(_change_limit(target, key, *change))["limit"]]
+    show(rows, row_table("Limits", LIMIT_COLUMNS, rows), as_json=as_json)
+
+
+async def _change_limit(target: Target, key: str, method: str, body: Json | None) -> Any:
+    async with target.client("operator") as client:
+        return await client.call(method, f"{target.urls.gateway}{LIMITS}/{quote(key, safe='/')}", body)
 
 
 def _act(row: Json) -> Json:

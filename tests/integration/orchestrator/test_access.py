@@ -132,6 +132,8 @@ ALLOWED = {
         "PUT /api/v1/settings/pauses/{switch}",
         "DELETE /api/v1/settings/pauses/{switch}",
         *(f"POST /api/v1/dead-letters/{{dead_letter_id}}/{one}" for one in ("replay", "discard")),
+        "PUT /api/v1/settings/limits/{key:path}",
+        "DELETE /api/v1/settings/limits/{key:path}",
         "POST /api/v1/webhooks/deliveries/{delivery_id}/replay",
         "POST /api/v1/bootstrap/deploy",
         "POST /api/v1/bootstrap/migrate",

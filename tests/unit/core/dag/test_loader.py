@@ -87,7 +87,7 @@ def test_a_good_file_loads_and_a_handler_implies_a_task() -> None:
         ("version: 1", "version: 1\non_failure: explode", 3, None, "on_failure"),
         ("version: 1", "version: 1\ndeadline_seconds: 0", 3, None, "deadline_seconds"),
         ("version: 1", "version: 1\ncurrent: yes", 3, None, "current"),
-        ("version: 1", "version: 1\ndeduplicate: inputs", 3, None, "not supported yet"),
+        ("version: 1", "version: 1\ndeduplicate: always", 3, None, "deduplicate"),
         ("version: 1", "version: 1\ndefaults: {retries: 1}", 3, None, "defaults.retries is not a word"),
         ("workflow_id: demo", "workflow_id: a__b", 1, None, "single underscores"),
         ("workflow_id: demo", f"workflow_id: {'a' * 49}", 1, None, "at most 48"),

@@ -1,0 +1,44 @@
+"""Limits of slots over HTTP: an operator changes one, and whoever waits goes on by itself."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.doors import Door
+
+
+async def put(door: Door, key: str, body: Any, method: str = "PUT") -> tuple[int, Any]:
+    path = f"/api/v1/settings/limits/{key}"
+    return await door.call(method, path, body=body, caller="operator", service="gateway")
+
+
+async def test_a_limit_that_is_raised_lets_the_next_job_go_on(door: Door) -> None:
+    jobs = [await door.create("slots_test", {"seconds": 0, "place": "a/b"}) for _ in range(4)]
+    assert [(await door.get(f"/api/v1/jobs/{job_id}"))["status"] for job_id in jobs][3] == "PENDING"
+    (listed,) = [one for one in (await door.get("/api/v1/settings/limits"))["limits"] if "a/b" in one["slot_key"]]
+    assert (listed["limit"], listed["held"], listed["waiting"], listed["set_by"]) == (2, 2, 2, None)
+    status, body = await put(door, listed["slot_key"], {"limit": 3})
+    assert status == 200
+    assert body["limit"] == {**listed, "limit": 3, "held": 3, "waiting": 1, "set_by": "operator"}
+    status, body = await put(door, listed["slot_key"], None, "DELETE")
+    assert (status, body["limit"]["set_by"]) == (200, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "status", "field"),
+    [
+        ("k", {"limit": -1}, 422, "limit"),
+        ("k", {"limit": "3"}, 422, "limit"),
+        ("k", {}, 422, "limit"),
+        ("k", {"limit": 3, "x": 1}, 422, "x"),
+        ("x" * 401, {"limit": 3}, 422, "key"),
+    ],
+)
+async def test_what_cannot_be_a_limit_is_refused(door: Door, key: str, body: Any, status: int, field: str) -> None:
+    code, problem = await put(door, key, body)
+    assert (code, problem["field"]) == (status, field)
+
+
+async def test_nobody_can_unset_a_key_that_is_not_there(door: Door) -> None:
+    code, problem = await put(door, "nobody", None, "DELETE")
+    assert (code, problem["code"]) == (404, "NOT_FOUND")
