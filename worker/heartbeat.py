@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Callable
 
-from core.wire import Beat, Capacity, HeartbeatRequest, WorkerIdentity
+from core.wire import Beat, Capacity, HeartbeatRequest, Release, ReleaseRequest, WorkerIdentity
 from worker.client import CallbackClient, NoAnswer, Refused
 from worker.reporter import Reporter
 from worker.supervisor import Supervisor
@@ -14,7 +14,7 @@ from worker.tasks import RunningTask, TaskTable
 BEATS_A_LEASE = 3
 _SHORTEST_PAUSE_SECONDS = 0.1
 _CHECKPOINT_SECONDS = 0.2
-"""A checkpoint goes out so soon after the beat before: what it stands for should not be done again."""
+"""A checkpoint goes out so soon after the beat before, and that a revoked task has stopped."""
 _RETRY_SECONDS = 1.0
 _OVERTIME_SECONDS = 15.0
 """A task that runs so long after its limit cannot be stopped; its lease is left to run out."""
@@ -68,7 +68,8 @@ class Heartbeat:
             await self._table.wait_noticed(left)
 
     def _patience(self) -> float:
-        return _CHECKPOINT_SECONDS if self._table.has_unsent and self._answered else math.inf
+        in_a_hurry = self._table.has_unsent or bool(self._supervisor.stopped)
+        return _CHECKPOINT_SECONDS if in_a_hurry and self._answered else math.inf
 
     def _pace(self) -> float:
         return max(self._table.shortest_lease_seconds / BEATS_A_LEASE, _SHORTEST_PAUSE_SECONDS)
@@ -85,6 +86,14 @@ class Heartbeat:
             task.sent(beat, checkpoint)
         for revocation in answer.revoked:
             self._supervisor.revoke(revocation.task_id, revocation.reason)
+        await self._say_stopped()
+
+    async def _say_stopped(self) -> None:
+        """Say of revoked tasks that they are over: their slots need not wait until their leases would have run out."""
+        if told := tuple(self._supervisor.stopped):
+            releases = tuple(Release(task_id=task.task_id, token=task.message.token) for task in told)
+            await self._client.releases(ReleaseRequest(worker=self._worker(), releases=releases))
+            self._supervisor.stopped = [task for task in self._supervisor.stopped if task not in told]
 
     def _all_beats(self, running: list[Beat]) -> tuple[Beat, ...]:
         """Return beats of running tasks, and of finished ones whose result nobody has taken yet."""

@@ -23,6 +23,8 @@ class Supervisor:
         self._table = table
         self._slots = slots
         self._logger = logger
+        self.stopped: list[RunningTask] = []
+        """Revoked tasks that have ended since, of which nobody was told yet."""
 
     def start(self, message: TaskMessage, spec: HandlerSpec, answer: ClaimAnswer) -> RunningTask:
         """Start a task whose slot is taken already; the slot is given back when it ends."""
@@ -93,6 +95,9 @@ class Supervisor:
             self._slots.give(task.spec.mode)
             if not self._keeps_lease(task):
                 self._table.remove(task)
+            if task.revoked:
+                self.stopped.append(task)
+                self._table.notice()
 
     def _keeps_lease(self, task: RunningTask) -> bool:
         """Whether the drain still has to give the task's lease back."""

@@ -145,7 +145,7 @@ async def test_the_last_free_slot_can_be_claimed(dispatch: Dispatcher) -> None:
     assert [call.free.slots for call in dispatch.orchestrator.claims] == [2, 1, 1, 1]
 
 
-async def test_a_revoked_task_is_killed_and_reports_nothing(dispatch: Dispatcher) -> None:
+async def test_a_revoked_task_is_killed_reports_nothing_and_its_end_is_told_once(dispatch: Dispatcher) -> None:
     orchestrator = dispatch.orchestrator
     async with running() as run:
         await dispatch("job_a_0", "hang")
@@ -156,8 +156,29 @@ async def test_a_revoked_task_is_killed_and_reports_nothing(dispatch: Dispatcher
         await dispatch.result("job_b_0")
         _, health = await run.health()
         assert health["free_slots"] == {"inline": 64, "subprocess": 1}
+        await dispatch.until(orchestrator.released, "the worker says that the task has stopped")
     assert "job_a_0" not in orchestrator.results
-    assert orchestrator.released() == {}
+    assert [(one.task_id, one.checkpoint) for call in orchestrator.releases for one in call.releases] == [
+        ("job_a_0", None)
+    ]
+
+
+async def test_the_end_of_a_revoked_task_is_told_again_until_it_is_heard(dispatch: Dispatcher) -> None:
+    orchestrator = dispatch.orchestrator
+    orchestrator.failing["releases"] = 503
+    async with running() as run:
+        await dispatch("job_a_0", "sleep", {"seconds": 600})
+        await dispatch.until(lambda: orchestrator.claims, "claimed")
+        orchestrator.revoked["job_a_0"] = "job cancelled"
+
+        async def idle() -> bool:
+            return (await run.health())[1]["running"] == []
+
+        await await_until(idle, "the task has stopped")
+        beats = len(orchestrator.beats)
+        await dispatch.until(lambda: len(orchestrator.beats) > beats + 1, "it is told in vain")
+        orchestrator.failing.clear()
+        await dispatch.until(orchestrator.released, "it is heard")
 
 
 async def test_a_revoked_inline_task_is_cancelled(dispatch: Dispatcher) -> None:

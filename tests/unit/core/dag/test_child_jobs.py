@@ -1,4 +1,5 @@
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -287,3 +288,85 @@ def test_large_inputs_go_to_the_child_by_reference_and_are_checked_all_the_same(
     assert world.load(start.input_refs["rows"]) == [row] * 100
     job = new_job(world.job, start, ROWS, START)
     assert (job.input_params, job.input_refs) == ({"n": 7}, {"rows": start.input_refs["rows"].model_dump()})
+
+
+def mixed(on_failure: str, **fields: Any) -> World:
+    """Return a world of a child job, a gate and a task side by side, an `all_done` join of them, and what follows."""
+    nodes = {
+        "start": {"type": "start", "next": ["call", "ask", "bad"]},
+        "call": {"type": "workflow", "workflow_id": "child", "inputs": {"path": "x"}},
+        "ask": {"type": "gate"},
+        "bad": {**task(), "retry": {"max_retries": 0}},
+        "tidy": task("call", "ask", "bad", join="all_done"),
+        "never": task("call"),
+        "end": {"type": "end", "depends_on": {"all_done": ["tidy", "never"]}},
+    }
+    parent, workflows = pinned(workflow_of(nodes, on_failure=on_failure, **fields))
+    return World(parent, workflows=workflows, deadline_at=parent.deadline_at(START))
+
+
+def test_on_failure_cancel_takes_children_and_gates_back_but_not_an_all_done_join() -> None:
+    world = mixed("cancel")
+    world.fail("bad")
+    assert world.statuses() == {
+        "start": "COMPLETED",
+        "call": "CANCELLED",
+        "ask": "CANCELLED",
+        "bad": "FAILED",
+        "tidy": "DISPATCHED",
+        "never": "CANCELLED",
+        "end": "PENDING",
+    }
+    assert [(order.task_id, order.kind) for order in world.decisions[-1].child_orders] == [("job1_call_0", "cancel")]
+    world.complete("tidy")
+    assert (world.job.status, world.node("end").status) == (JobStatus.FAILED, NodeStatus.COMPLETED)
+
+
+def test_a_child_behind_an_all_done_join_still_runs_after_a_failure_under_cancel() -> None:
+    nodes = {
+        "start": {"type": "start", "next": ["bad"]},
+        "bad": {**task(), "retry": {"max_retries": 0}},
+        "call": {
+            "type": "workflow",
+            "workflow_id": "child",
+            "inputs": {"path": "x"},
+            "depends_on": {"all_done": ["bad"]},
+            "next": ["end"],
+        },
+        "end": {"type": "end"},
+    }
+    parent, workflows = pinned(workflow_of(nodes, on_failure="cancel"))
+    world = World(parent, workflows=workflows)
+    world.fail("bad")
+    assert world.node("call").status is NodeStatus.WAITING
+    end(world, JobStatus.COMPLETED, outputs={})
+    assert (world.job.status, world.node("end").status) == (JobStatus.FAILED, NodeStatus.COMPLETED)
+
+
+def test_draining_lets_children_and_gates_go_on() -> None:
+    world = mixed("drain")
+    world.fail("bad")
+    assert (world.node("call").status, world.node("ask").status) == (NodeStatus.WAITING, NodeStatus.WAITING)
+    end(world, JobStatus.COMPLETED, outputs={})
+    world.decide("ask")
+    world.complete("never", "tidy")
+    assert world.job.status is JobStatus.FAILED
+    assert world.job.error is not None
+    assert world.job.error["node_id"] == "bad"
+
+
+def test_the_deadline_of_a_job_ends_children_gates_and_what_waits() -> None:
+    world = mixed("drain", deadline_seconds=50)
+    world.complete("bad")
+    assert world.job.wake_at == START + timedelta(seconds=50)
+    world.wake()
+    assert world.job.error is not None
+    assert (world.job.status, world.job.error["code"]) == (JobStatus.FAILED, "JOB_DEADLINE")
+    assert {world.node(key).status for key in ("call", "ask", "tidy", "never", "end")} == {NodeStatus.CANCELLED}
+    assert [order.kind for order in world.decisions[-1].child_orders] == ["cancel"]
+
+
+def test_a_child_that_misses_its_own_deadline_fails_its_node() -> None:
+    world = world_of()
+    end(world, JobStatus.FAILED, error={"code": "JOB_DEADLINE", "message": "late"})
+    assert error_of(world)["code"] == "JOB_DEADLINE"
