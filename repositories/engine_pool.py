@@ -6,6 +6,7 @@ this is the ordinary pool.
 """
 
 import select
+import sys
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -20,7 +21,9 @@ from repositories.database import (
 )
 from repositories.piped import PipedConnection
 
-PREPARE_THRESHOLD = 1
+PREPARE_THRESHOLD = sys.maxsize
+"""Only transactions that are piped prepare. psycopg, if it prepared too, would deallocate all statements, theirs with its
+own, after every rollback."""
 OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
 
 

@@ -11,6 +11,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row, scalar_row
 from pydantic import BaseModel
 
+from repositories.engine_pool import PREPARE_THRESHOLD
 from repositories.piped import PipedConnection
 from tests.support.databases import Database
 from tests.support.waiting import await_until
@@ -26,7 +27,7 @@ class Pair(BaseModel):
 PAIR = "SELECT %s::int AS number, %s::text AS text"
 
 
-@pytest.fixture(params=[None, 1], ids=["as text", "prepared"])
+@pytest.fixture(params=[None, PREPARE_THRESHOLD], ids=["as text", "prepared"])
 async def conn(database: Database, request: pytest.FixtureRequest) -> AsyncIterator[PipedConnection]:
     """Return a connection, behind a transaction pooler or not."""
     async with await PipedConnection.connect(database.conninfo(), prepare_threshold=request.param) as connection:
@@ -120,6 +121,14 @@ async def test_what_failed_beside_new_statements_never_confuses_later_ones(conn:
             async with conn.piped():
                 cursor = await conn.execute(f"SELECT {number}, '{text}'")
                 assert await cursor.fetchall() == [(number, text)]
+
+
+async def test_a_rollback_of_an_ordinary_transaction_leaves_what_is_prepared(conn: PipedConnection) -> None:
+    for _ in range(3):
+        assert await scalar(conn, "SELECT 7") == 7
+        for _ in range(3):
+            await (await conn.execute("SELECT 8")).fetchall()
+        await conn.rollback()
 
 
 async def test_a_failure_that_the_block_passes_over_is_not_taken_for_a_commit(conn: PipedConnection) -> None:
