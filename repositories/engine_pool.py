@@ -22,8 +22,8 @@ from repositories.database import (
 from repositories.piped import PipedConnection
 
 PREPARE_THRESHOLD = sys.maxsize
-"""Only transactions that are piped prepare. If psycopg prepared too, it would deallocate all statements, theirs with its
-own, after every rollback."""
+"""Only transactions that are piped prepare. If psycopg prepared too, it would deallocate all statements, theirs with
+its own, after every rollback."""
 OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
 
 
