@@ -169,14 +169,16 @@ class RasterPath:
         assert sorted(p.name for p in context.scratch.iterdir()) == ["out"], "temporary files are removed"
         return Made(path, outcome.output, codes, validated.output["raster"])
 
-    def register(self, made: Made, properties: Mapping[str, Any] | None = None, **options: Any) -> Outcome:
+    def register(
+        self, made: Made, properties: Mapping[str, Any] | None = None, title: str = "A raster", **options: Any
+    ) -> Outcome:
         """Run raster.stac_register_item on a COG."""
         params = RegisterItemParams(
             cog=str(made.path),
             cog_facts={**made.output, "blob_path": "silver/asset/0/r1/task/cog.tif"},
             collection_id="ddh-rasters",
             item_id="asset-v0",
-            title="A raster",
+            title=title,
             href="http://127.0.0.1:8080/download/asset?version=0",
             version_label="v1",
             properties=dict(properties or {}),
