@@ -130,7 +130,7 @@ def create_app(settings: OrchestratorSettings) -> FastAPI:
     app.state.settings = settings
     app.state.identity = identity = build_identity(settings)
     for router in ROUTERS:
-        app.include_router(router)
+        app.router.routes.extend(router.routes)  # as they are: include_router would analyse each endpoint a second time
     errors.install(app)
     app.add_middleware(DirectRoutes, api=app, endpoints=DIRECT)
     app.add_middleware(PrepareIdentity, identity=identity)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -24,6 +25,18 @@ def load_workflow(
     queues: frozenset[str] = KNOWN_QUEUES,
 ) -> Workflow:
     """Read one workflow; raises `DefinitionError` (a `WorkflowError`) with every problem found at that stage."""
+    if catalog is CATALOG and queues is KNOWN_QUEUES:
+        return _load_known(text, filename)
+    return _load(text, filename, catalog, queues)
+
+
+@lru_cache(maxsize=256)
+def _load_known(text: str, filename: str) -> Workflow:
+    """Load against geodag's own handlers; a folder that is read again costs only what changed in it."""
+    return _load(text, filename, CATALOG, KNOWN_QUEUES)
+
+
+def _load(text: str, filename: str, catalog: Mapping[str, HandlerSpec], queues: frozenset[str]) -> Workflow:
     try:
         source = read_yaml(text)
     except YamlProblem as error:
