@@ -99,7 +99,9 @@ class Source(Contract):
     container_name: Label | None = None
     blob_name: str | None = None
     blob_names: list[str] | None = None
-    url: PublicUrl | None = None
+    url: str | None = Field(
+        default=None, description="https, of one file; a credential may stand in its query, which is kept sealed."
+    )
 
 
 class SubmitOptions(Contract):

@@ -63,6 +63,8 @@ class HandlerSpec:
     """Names of params that are blob paths (`container/name`): the worker stages them and hands over local paths."""
     database: bool = False
     """True when the handler writes to pgstac or geo tables through its context (inline handlers only)."""
+    fetches: bool = False
+    """True when the handler gets a guarded client and the sealed credential of its job's source (inline ones only)."""
     description: str = ""
 
 
@@ -185,6 +187,19 @@ class CreateCogOutput(Output):
     render: dict[str, Any] = Field(description="Default rendering: bidx, rescale, colormap.")
 
 
+class FetchParams(Params):
+    url: str = Field(description="Without a query; the credential comes with the claim.")
+    file_name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)
+    output_prefix: str = Field(description="container/prefix; the handler appends the task id.")
+
+
+class FetchOutput(Output):
+    source: str = Field(description="Blob path of the copy, which everything later reads.")
+    size_bytes: int
+    sha256: str
+    etag: str | None = Field(description="As the host said.")
+
+
 class EnsureCollectionParams(Params):
     collection_id: str
     title: str
@@ -225,6 +240,16 @@ _SPECS = (
     HandlerSpec("size_check", LIGHT_QUEUE, RunMode.INLINE, SizeCheckParams, SizeCheckOutput, 300),
     HandlerSpec("chunk_processor", HEAVY_QUEUE, RunMode.SUBPROCESS, ChunkParams, ChunkOutput),
     HandlerSpec("make_values", HEAVY_QUEUE, RunMode.SUBPROCESS, MakeValuesParams, MakeValuesOutput, 300),
+    HandlerSpec(
+        "source.fetch",
+        LIGHT_QUEUE,
+        RunMode.INLINE,
+        FetchParams,
+        FetchOutput,
+        3600,
+        fetches=True,
+        description="Copies a file from a URL to the bronze zone, through the guard.",
+    ),
     HandlerSpec(
         "raster.validate",
         LIGHT_QUEUE,

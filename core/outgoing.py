@@ -21,17 +21,17 @@ class OutgoingPolicy:
     """For one machine only: plain http to 127.0.0.1, as a receiver under test."""
 
 
-def check_url(url: str, policy: OutgoingPolicy, field: str) -> None:
+def check_url(url: str, policy: OutgoingPolicy, field: str, code: str = "CALLBACK_URL_FORBIDDEN") -> None:
     """Check a URL before it is stored; the address it leads to is checked again with every connection.
 
     Raises:
-        ParameterInvalid: CALLBACK_URL_FORBIDDEN, with what is wrong.
+        ParameterInvalid: with `code` and what is wrong.
     """
     problem = _problem(url, policy)
     if problem is not None:
         raise ParameterInvalid(
             f"{field} {problem}",
-            code="CALLBACK_URL_FORBIDDEN",
+            code=code,
             field=field,
             value=url[:200],
             remediation="Give an https URL on a public host, without credentials, query or fragment.",

@@ -127,3 +127,13 @@ class BlobRepository(Protocol):
 
     def local_path(self, ref: BlobRef) -> Path | None:
         """Return the file of a blob that lies on this machine, else None."""
+
+
+class Sealer(Protocol):
+    """Seals secrets for the database and opens them; `context` binds a value to its place."""
+
+    def seal(self, plain: bytes, context: str) -> bytes:
+        """Return the sealed value."""
+
+    def open(self, sealed: bytes, context: str) -> bytes:
+        """Return the plain value; raises a `GeodagError` when it was sealed under another key or elsewhere."""

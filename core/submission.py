@@ -15,6 +15,7 @@ from core.identity import Caller
 from core.models.business import Platform
 from core.payloads import is_payload
 from core.ports import BlobRef
+from core.sources import UrlSource, check_allowed, parse_url
 
 Json = dict[str, Any]
 
@@ -34,21 +35,25 @@ class Submission:
     identity_refs: Mapping[str, str]
     other_refs: Mapping[str, str]
     version_label: str
-    source: BlobRef
+    source: BlobRef | UrlSource
     workflow_id: str
     collection_id: str
     options: Json
     """Options as the workflow's handlers take them."""
     idempotency_key: str | None
     body_hash: str
-    """Of everything but the idempotency key."""
+    """Of everything but the idempotency key and the credential of a URL."""
+    body: Json
+    """What was sent, without the credential of a URL."""
     version_ref: str
     """The platform's own name for what we call a version label."""
 
     @property
     def title(self) -> str:
         """The submit's title, or the original file name."""
-        return self.request.title or self.source.name.rpartition("/")[2]
+        if self.request.title:
+            return self.request.title
+        return self.source.name.rpartition("/")[2] if isinstance(self.source, BlobRef) else self.source.file_name
 
     @property
     def properties(self) -> dict[str, str]:
@@ -95,18 +100,21 @@ def parse_submission(body: Mapping[str, Any], platform: Platform, header_key: st
     request = b2b.parse(b2b.SubmitRequest, _gather_refs(body, platform))
     flat = "platform_refs" not in body
     identity, others, label = _identity(request, platform, flat)
+    source = _source(request.source, platform)
+    bare = {**body, "source": {"url": source.url}} if isinstance(source, UrlSource) else dict(body)
     return Submission(
         request=request,
         asset_id=ids.asset_id(platform.platform_id, identity),
         identity_refs=identity,
         other_refs=others,
         version_label=label,
-        source=_source(request.source, platform),
+        source=source,
         workflow_id=_workflow(request, platform),
         collection_id=_collection(request, platform),
         options=_options(request),
         idempotency_key=_idempotency_key(request.idempotency_key, header_key),
-        body_hash=ids.digest({k: v for k, v in body.items() if k != "idempotency_key"}),
+        body_hash=ids.digest({k: v for k, v in bare.items() if k != "idempotency_key"}),
+        body=bare,
         version_ref=platform.version_ref,
     )
 
@@ -158,10 +166,12 @@ def _label(stated: str | None, ref: str | None, version_ref: str) -> str:
     return stated if stated is not None else str(ref)
 
 
-def _source(source: b2b.Source, platform: Platform) -> BlobRef:
+def _source(source: b2b.Source, platform: Platform) -> BlobRef | UrlSource:
     _check_one_kind(source)
     if source.url is not None:
-        raise Forbidden(f"{platform.platform_id} may not name URLs as sources", field="source")
+        found = parse_url(source.url)
+        check_allowed(found, platform.platform_id, platform.allowed_sources)
+        return found
     if source.container_name is None:
         raise ParameterMissing("container_name is missing", field="container_name")
     ref = BlobRef(source.container_name, check_blob_name(_only_name(source)))

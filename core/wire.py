@@ -105,6 +105,9 @@ class ClaimAnswer(Wire):
     handler: str | None = None
     params_digest: str | None = None
     checkpoint: Json | None = Field(default=None, description="{phase, state} of the last attempt with equal params.")
+    credential: str | None = Field(
+        default=None, repr=False, description="Query of the job's source URL, for handlers that fetch it."
+    )
 
 
 class ClaimResponse(Wire):

@@ -16,9 +16,11 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from core.errors import Finding
+from core.errors import Finding, GeodagError
 from core.ids import canonical_json
 from core.payloads import LIMIT_BYTES, ValueTooLarge
+from core.ports import BlobRef
+from core.sources import Fetched
 from handlers.json_values import to_json
 
 Json = dict[str, Any]
@@ -92,6 +94,18 @@ class OpenTransaction(Protocol):
         """Return the context manager; it yields the connection and commits at its end."""
 
 
+class Fetch(Protocol):
+    """Copies what lies behind a URL to a new blob, through the guard, with the credential that the claim brought."""
+
+    async def __call__(self, url: str, ref: BlobRef) -> Fetched:
+        """Return what was copied; raises `DataError` or `TransientError`."""
+
+
+async def no_fetch(url: str, ref: BlobRef) -> Fetched:
+    """Stand for the client that only handlers with `fetches` get."""
+    raise GeodagError("this handler fetches nothing: its specification lacks `fetches`")
+
+
 @dataclass(slots=True)
 class InlineContext:
     """What an inline handler sees of the worker."""
@@ -105,6 +119,7 @@ class InlineContext:
     open_transaction: OpenTransaction
     write_journal: Callable[[str], None]
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    fetch: Fetch = no_fetch
 
     @property
     def cancelled(self) -> bool:

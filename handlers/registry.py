@@ -18,6 +18,7 @@ IMPLEMENTATIONS: Final[Mapping[str, str]] = {
     "size_check": "handlers.examples:size_check",
     "chunk_processor": "handlers.examples:chunk_processor",
     "make_values": "handlers.examples:make_values",
+    "source.fetch": "handlers.source:fetch",
     "raster.validate": "handlers.raster.validate:validate",
     "raster.create_cog": "handlers.raster.create_cog:create_cog",
     "raster.stac_ensure_collection": "handlers.stac.ensure_collection:ensure_collection",

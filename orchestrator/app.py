@@ -15,6 +15,7 @@ from fastapi import APIRouter, FastAPI
 from core.dag.catalogue import WorkflowCatalogue, load_folder
 from core.errors import DatabaseUnavailable
 from edge.identity import Identity, PrepareIdentity, build_identity
+from edge.seal import Seal
 from messaging.listener import Listener
 from messaging.postgres import PostgresTaskQueue
 from orchestrator import errors
@@ -164,7 +165,8 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     )
     recover, pulse = RecoverService(pool, owner_id, settings.orchestrator_threshold_seconds), Pulse()
     commands = CommandService(pool, advance, waiters.ended)
-    business = build_business(settings, pool, blobs, jobs_service, waiters, commands)
+    sealer = Seal(settings.secrets_key.get_secret_value())
+    business = build_business(settings, pool, blobs, jobs_service, waiters, commands, sealer)
     webhook_loop = WebhookLoop(business.webhooks)
     listener = _listener(settings, owner_id, lambda channel: _on_wake(channel, loop, waiters, webhook_loop))
     loop = Loop(
@@ -186,7 +188,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         shelf=shelf,
         jobs=jobs_service,
         results=ResultService(pool, advance),
-        claims=ClaimService(pool, settings.lease_seconds),
+        claims=ClaimService(pool, settings.lease_seconds, sealer),
         commands=commands,
         pauses=PauseService(pool, shelf),
         dead_letters=DeadLetterService(pool),

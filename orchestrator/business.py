@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 from core.outgoing import OutgoingPolicy
-from core.ports import BlobRepository
+from core.ports import BlobRepository, Sealer
 from core.status_view import PublicUrls
 from edge.outgoing import OutgoingClient
-from edge.seal import Seal
 from orchestrator.settings import OrchestratorSettings
 from orchestrator.waiters import JobWaiters
 from repositories.database import AsyncPool
@@ -19,7 +18,7 @@ from services.platforms import PlatformService
 from services.requests import RequestService
 from services.reviews import ReviewService
 from services.status import StatusService
-from services.submit import SubmitService
+from services.submit import SubmitService, UrlSources
 from services.uploads import UploadService
 from services.validate import ValidateService
 from services.webhooks import WebhookService
@@ -48,11 +47,13 @@ def build_business(
     jobs_service: JobService,
     waiters: JobWaiters,
     commands: CommandService,
+    sealer: Sealer,
 ) -> Business:
     """Return the use cases of partners and reviewers, wired together."""
     urls = PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url)
     outgoing = OutgoingPolicy(allow_loopback=settings.webhook_allow_loopback)
-    submits = SubmitService(pool, blobs, jobs_service, urls, outgoing)
+    sources = UrlSources(OutgoingPolicy(allow_loopback=settings.source_allow_loopback), sealer)
+    submits = SubmitService(pool, blobs, jobs_service, urls, outgoing, sources)
     approvals, status = ApprovalService(pool), StatusService(pool, urls)
     return Business(
         submits=submits,
@@ -70,7 +71,5 @@ def build_business(
             max_bytes=settings.upload_max_bytes,
             base_url=settings.public_orchestrator_url,
         ),
-        webhooks=WebhookService(
-            pool, OutgoingClient(outgoing), Seal(settings.secrets_key.get_secret_value()), urls, outgoing
-        ),
+        webhooks=WebhookService(pool, OutgoingClient(outgoing), sealer, urls, outgoing),
     )

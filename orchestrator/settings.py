@@ -25,6 +25,9 @@ class OrchestratorSettings(IdentitySettings):
     webhook_allow_loopback: bool = Field(
         False, description="Lets webhooks go to 127.0.0.1 over http; for a stack on one machine."
     )
+    source_allow_loopback: bool = Field(
+        False, description="Lets sources lie at 127.0.0.1 over http; for a stack on one machine."
+    )
     upload_max_bytes: int = Field(50 * 1024**3, gt=0, description="Largest file that an upload address takes.")
     public_orchestrator_url: str = Field(description="Where partners reach upload addresses.")
     public_serving_url: str = Field(description="Where partners reach tiles, STAC and downloads.")

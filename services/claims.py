@@ -1,7 +1,7 @@
 """Claims, heartbeats and leases: attempt transactions, which never touch a job's row (architecture §3.5 and §3.7)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Any, assert_never
 
@@ -9,6 +9,7 @@ from core.dag.event_log import ranges
 from core.handlers_catalog import CATALOG
 from core.ids import token_hash
 from core.models.engine import Attempt, Checkpoint
+from core.ports import Sealer
 from core.statuses import AttemptState
 from core.wire import (
     Beat,
@@ -30,6 +31,7 @@ from repositories.notifications import clock
 from repositories.workers import WorkerRepository
 from services.checkpoints import checkpoint_rows, is_storable, save_checkpoints
 from services.reports import outcomes_of
+from services.source_secrets import opened
 from services.work import Connection, pipelined
 
 REFUSALS: Mapping[AttemptState, ClaimOutcome] = {
@@ -71,9 +73,10 @@ class Free:
 class ClaimService:
     """The callbacks that take and keep leases."""
 
-    def __init__(self, pool: AsyncPool, lease_seconds: float) -> None:
+    def __init__(self, pool: AsyncPool, lease_seconds: float, sealer: Sealer | None = None) -> None:
         self._pool = pool
         self._lease_seconds = lease_seconds
+        self._sealer = sealer
 
     async def claim(self, request: ClaimRequest) -> list[ClaimAnswer]:
         """Answer claims in their order; the same claim id gets the same answer again."""
@@ -83,7 +86,9 @@ class ClaimService:
             )
             found = {one.task_id: one for one in await attempts.rows()}
             room = _Room(
-                Free.of(request.free, request.worker.state == "draining"), await _checkpoints(conn, found.values())
+                Free.of(request.free, request.worker.state == "draining"),
+                await _checkpoints(conn, found.values()),
+                await self._credentials(conn, found.values()),
             )
             answers, granted, parked = self._answer(request, found, room)
             await self._write(conn, request, [(found[task], claim) for task, claim in granted.items()], parked)
@@ -104,14 +109,20 @@ class ClaimService:
             if outcome is ClaimOutcome.GRANTED and attempt is not None:
                 if attempt.state is AttemptState.QUEUED:
                     granted[claim.task_id] = claim.claim_id
-                answers.append(self._grant(attempt, room.checkpoint(attempt)))
+                answers.append(self._grant(attempt, room))
                 continue
             if outcome is ClaimOutcome.PAUSED and attempt is not None and attempt.state is AttemptState.QUEUED:
                 parked.append(claim.task_id)
             answers.append(ClaimAnswer(task_id=claim.task_id, outcome=outcome, reason=reason))
         return answers, granted, parked
 
-    def _grant(self, attempt: Attempt, checkpoint: Checkpoint | None) -> ClaimAnswer:
+    async def _credentials(self, conn: Connection, attempts: Iterable[Attempt]) -> Mapping[str, str]:
+        """Return the opened credentials of jobs whose source one of these attempts fetches."""
+        jobs = {one.job_id for one in attempts if (spec := CATALOG.get(one.handler)) and spec.fetches}
+        return await opened(conn, self._sealer, jobs) if jobs and self._sealer else {}
+
+    def _grant(self, attempt: Attempt, room: "_Room") -> ClaimAnswer:
+        checkpoint, spec = room.checkpoint(attempt), CATALOG.get(attempt.handler)
         return ClaimAnswer(
             task_id=attempt.task_id,
             outcome=ClaimOutcome.GRANTED,
@@ -119,6 +130,7 @@ class ClaimService:
             handler=attempt.handler,
             params_digest=attempt.params_digest,
             checkpoint=None if checkpoint is None else {"phase": checkpoint.phase, "state": checkpoint.state},
+            credential=room.credentials.get(attempt.job_id) if spec and spec.fetches else None,
         )
 
     async def _write(
@@ -172,6 +184,8 @@ class _Room:
 
     free: Free
     checkpoints: Mapping[tuple[str, str], Checkpoint]
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of jobs whose source is fetched."""
 
     def checkpoint(self, attempt: Attempt) -> Checkpoint | None:
         """Return the node's checkpoint when it was saved for equal params."""

@@ -18,6 +18,7 @@ from core.statuses import JobStatus, check_transition
 from repositories.assets import AssetRepository, Outputs, WorkingVersion
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.requests import RequestRepository
+from services import source_secrets
 
 Json = dict[str, Any]
 
@@ -35,6 +36,7 @@ async def on_job_ended(conn: AsyncConnection[Any], job: Job) -> None:
 
     Idempotent: a version whose newest revision belongs to another job, or ended already, is left alone.
     """
+    await source_secrets.forget(conn, job)
     if job.correlation_id is None or job.status not in _ENDS:
         return
     request_id = await RequestRepository(conn).request_of_job(job.job_id)

@@ -14,13 +14,14 @@ from psycopg import AsyncConnection
 from core import lifecycle, ordering, submission
 from core.b2b import SubmitAccepted
 from core.dossier import ACTIONS
-from core.errors import Conflict, DataError, InvalidTransition, ParameterInvalid
+from core.errors import Conflict, DataError, Forbidden, InvalidTransition, ParameterInvalid
 from core.identity import Caller, Role
 from core.lifecycle import AssetCommand, Command
 from core.models.business import ApprovalState, GeospatialAsset, Platform, ProcessingState
 from core.ordering import SubmitPlan
 from core.outgoing import OutgoingPolicy, check_url
-from core.ports import BlobInfo, BlobRepository
+from core.ports import BlobInfo, BlobRepository, Sealer
+from core.sources import UrlSource
 from core.status_view import PublicUrls
 from core.submission import Submission
 from repositories.assets import AssetRepository, Revision
@@ -28,9 +29,15 @@ from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
 from repositories.platforms import PlatformRepository
 from repositories.requests import KnownRequest, NewRequest, RequestRepository
+from services import source_secrets
 from services.quotas import check_open, take_call
+from services.source_secrets import SOURCE_INPUT
 
 Json = dict[str, Any]
+
+
+COPIES_CONTAINER = "bronze"
+"""Where sources behind URLs are copied to."""
 
 
 class JobCreator(Protocol):
@@ -50,15 +57,25 @@ class JobCreator(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class UrlSources:
+    """What sources behind URLs need."""
+
+    policy: OutgoingPolicy
+    sealer: Sealer
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedSubmit:
     """A submit whose platform, shape and source were found good."""
 
     platform: Platform
     submission: Submission
-    source: BlobInfo
+    source: BlobInfo | UrlSource
 
     def source_row(self) -> Json:
-        """Return what the version records of its source."""
+        """Return what the version records of its source; what lies behind a URL is known when it was fetched."""
+        if isinstance(self.source, UrlSource):
+            return {"url": self.source.url}
         ref = self.source.ref
         return {
             "container_name": ref.container,
@@ -66,6 +83,16 @@ class CheckedSubmit:
             "size_bytes": self.source.size_bytes,
             "etag": self.source.etag,
         }
+
+    def source_inputs(self, copies: str) -> Json:
+        """Return how a workflow learns of the source; `copies` is where what is fetched goes."""
+        if isinstance(self.source, UrlSource):
+            return {
+                SOURCE_INPUT: self.source.url,
+                "source_file_name": self.source.file_name,
+                "source_prefix": f"{COPIES_CONTAINER}/{copies}",
+            }
+        return {"source": str(self.source.ref), "source_size_bytes": self.source.size_bytes}
 
 
 class SubmitService:
@@ -78,12 +105,14 @@ class SubmitService:
         jobs: JobCreator,
         urls: PublicUrls,
         outgoing: OutgoingPolicy = OutgoingPolicy(),
+        sources: UrlSources | None = None,
     ) -> None:
         self._pool = pool
         self._blobs = blobs
         self._jobs = jobs
         self._urls = urls
         self._outgoing = outgoing
+        self._sources = sources
 
     async def submit(
         self,
@@ -110,7 +139,7 @@ class SubmitService:
             return known
         checked = CheckedSubmit(platform, wanted, await self._stat(wanted))
         async with transaction(self._pool) as conn:
-            return await self._store(conn, caller, body, checked, revises)
+            return await self._store(conn, caller, checked, revises)
 
     async def check(self, caller: Caller, body: Mapping[str, Any]) -> tuple[CheckedSubmit, SubmitPlan]:
         """Return what a submit would do, having stored nothing; raises what `submit` raises."""
@@ -134,6 +163,10 @@ class SubmitService:
         wanted = submission.parse_submission(body, platform, header_key)
         if wanted.request.callback_url is not None:
             check_url(wanted.request.callback_url, self._outgoing, "callback_url")
+        if isinstance(wanted.source, UrlSource):
+            if self._sources is None:
+                raise Forbidden("sources behind URLs are switched off", field="source")
+            check_url(wanted.source.url, self._sources.policy, "source", "SOURCE_URL_FORBIDDEN")
         return platform, wanted
 
     async def _known(self, wanted: Submission, key: str) -> SubmitAccepted | None:
@@ -163,7 +196,9 @@ class SubmitService:
             status_url=self._urls.status(request_id),
         )
 
-    async def _stat(self, wanted: Submission) -> BlobInfo:
+    async def _stat(self, wanted: Submission) -> BlobInfo | UrlSource:
+        if isinstance(wanted.source, UrlSource):
+            return wanted.source
         try:
             info = await self._blobs.stat(wanted.source)
         except DataError as error:
@@ -184,7 +219,6 @@ class SubmitService:
         self,
         conn: AsyncConnection[Any],
         caller: Caller,
-        body: Mapping[str, Any],
         checked: CheckedSubmit,
         revises: tuple[int, int] | None,
     ) -> SubmitAccepted:
@@ -207,11 +241,17 @@ class SubmitService:
             correlation_id=request_id,
             submitted_by=caller.subject,
         )
+        await self.keep_credential(conn, job_id, checked)
         await _write_version(conn, caller, checked, plan, request_id=request_id, job_id=job_id)
-        await requests.insert(_new_request(caller, body, wanted, plan, request_id))
+        await requests.insert(_new_request(caller, wanted, plan, request_id))
         await requests.link_job(request_id, job_id, wanted.workflow_id)
         await AuditRepository(conn).add(_audit_entry(caller, wanted, plan, request_id))
         return self._accepted(request_id, wanted.asset_id, plan.version_ordinal, plan.revision)
+
+    async def keep_credential(self, conn: AsyncConnection[Any], job_id: str, checked: CheckedSubmit) -> None:
+        """Keep what the job's source needs to be fetched, in the transaction that makes the job."""
+        if isinstance(checked.source, UrlSource) and self._sources is not None:
+            await source_secrets.keep(conn, self._sources.sealer, job_id, checked.source)
 
     async def _lock_and_plan(self, conn: AsyncConnection[Any], wanted: Submission) -> SubmitPlan:
         assets, request = AssetRepository(conn), wanted.request
@@ -231,8 +271,7 @@ class SubmitService:
             "request_id": request_id,
             "platform_id": wanted.request.platform_id,
             "version_label": wanted.version_label,
-            "source": str(wanted.source),
-            "source_size_bytes": checked.source.size_bytes,
+            **checked.source_inputs(f"fetched/{wanted.asset_id}/{ordinal}/r{plan.revision}"),
             "title": wanted.title,
             "description": wanted.request.description or "",
             "options": wanted.options,
@@ -293,9 +332,7 @@ async def _write_version(
     await write(revision)
 
 
-def _new_request(
-    caller: Caller, body: Mapping[str, Any], wanted: Submission, plan: SubmitPlan, request_id: str
-) -> NewRequest:
+def _new_request(caller: Caller, wanted: Submission, plan: SubmitPlan, request_id: str) -> NewRequest:
     return NewRequest(
         request_id=request_id,
         platform_id=wanted.request.platform_id,
@@ -304,7 +341,7 @@ def _new_request(
         revision=plan.revision,
         idempotency_key=wanted.idempotency_key,
         body_hash=wanted.body_hash,
-        body=body,
+        body=wanted.body,
         submitted_by=caller.subject,
     )
 

@@ -1,5 +1,6 @@
 """Validate and dry run: every check of a submit, then the file itself, with nothing stored for the partner."""
 
+import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -69,24 +70,20 @@ class ValidateService:
             job_id = await self._jobs.create_job(
                 conn,
                 workflow_id=VALIDATE_WORKFLOWS[checked.submission.request.data_type],
-                inputs=_inputs(checked),
+                inputs={
+                    **checked.source_inputs(f"fetched/checks/{uuid.uuid4().hex}"),
+                    "options": checked.submission.options,
+                },
                 priority=checked.submission.request.priority,
                 correlation_id=None,
                 submitted_by=caller.subject,
             )
+            await self._submits.keep_credential(conn, job_id, checked)
         job = await self._waiter.wait_for_end(job_id, timeout_seconds)
         if job.outputs_ref is not None:
             ref = PayloadRef.model_validate(job.outputs_ref)
             job = job.model_copy(update={"outputs": await self._payloads.value(ref, LARGEST_REPORT_BYTES)})
         return _report(checked, plan, job)
-
-
-def _inputs(checked: CheckedSubmit) -> Json:
-    return {
-        "source": str(checked.submission.source),
-        "source_size_bytes": checked.source.size_bytes,
-        "options": checked.submission.options,
-    }
 
 
 def _report(checked: CheckedSubmit, plan: SubmitPlan, job: Job) -> ValidationReport:

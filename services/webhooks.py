@@ -16,6 +16,7 @@ from core.errors import GeodagError, NotFound
 from core.identity import Caller, Role
 from core.models.business import WebhookDelivery, WebhookSecret
 from core.outgoing import OutgoingPolicy, check_url
+from core.ports import Sealer
 from core.status_view import PublicUrls
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
@@ -48,16 +49,6 @@ class Sender(Protocol):
 
     async def post(self, url: str, content: bytes, headers: dict[str, str]) -> Answer:
         """Return how it went."""
-
-
-class Sealer(Protocol):
-    """Seals secrets for the database and opens them."""
-
-    def seal(self, plain: bytes, context: str) -> bytes:
-        """Return the sealed value."""
-
-    def open(self, sealed: bytes, context: str) -> bytes:
-        """Return the plain value."""
 
 
 class WebhookService:

@@ -11,6 +11,7 @@ from typing import Any
 from core.handlers_catalog import HandlerSpec, RunMode
 from core.ports import BlobRepository, TaskReceiver
 from core.wire import Capacity, ReleaseRequest, WorkerIdentity
+from edge.fetching import SourceClient
 from repositories.payloads import PayloadStore
 from worker.capacity import capacity_now
 from worker.child_process import ChildSettings
@@ -48,6 +49,8 @@ class Outside:
     open_transaction: OpenTransaction
     catalog: Mapping[str, HandlerSpec]
     implementations: Mapping[str, str]
+    sources: SourceClient | None = None
+    """For handlers that fetch; None when this process has none."""
     import_paths: tuple[str, ...] = ()
     """Put before `sys.path` of subprocesses; for handlers that live elsewhere."""
     listens: Callable[[], bool | None] = lambda: None
@@ -183,6 +186,7 @@ class Worker:
                 journal=Journal(self._settings.worker_journal_file),
                 open_transaction=self._outside.open_transaction,
                 logger=self._logger,
+                sources=self._outside.sources,
             )
         )
 

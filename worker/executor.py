@@ -15,7 +15,8 @@ from core.errors import Classification, ErrorDetail, Finding, GeodagError, Param
 from core.handlers_catalog import RunMode
 from core.ports import BlobRef, BlobRepository
 from core.wire import Json, TaskMessage, TaskResult, TaskStatus
-from handlers.context import Checkpoint, InlineContext, Outcome, TaskCancelled, TaskInfo
+from edge.fetching import SourceClient
+from handlers.context import Checkpoint, Fetch, InlineContext, Outcome, TaskCancelled, TaskInfo, no_fetch
 from handlers.failures import INTERNAL, TIMEOUT, error_of, out_of_memory
 from handlers.json_values import to_json
 from handlers.registry import resolve
@@ -46,6 +47,7 @@ class Tools:
     journal: Journal
     open_transaction: OpenTransaction
     logger: logging.Logger
+    sources: SourceClient | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,15 @@ class Executor:
             open_transaction=lambda: self._tools.open_transaction(message.task_id, message.token),
             write_journal=self._tools.journal.write,
             stop=task.stop,
+            fetch=self._fetch_of(task),
         )
+
+    def _fetch_of(self, task: RunningTask) -> Fetch:
+        """Return the guarded client for handlers that fetch, with the credential of this task's claim."""
+        client = self._tools.sources
+        if not task.spec.fetches or client is None:
+            return no_fetch
+        return lambda url, ref: client.fetch(url, task.credential, ref)
 
     async def _run_in_process(self, task: RunningTask) -> _Produced:
         scratch = place_scratch(self._tools.scratch, task.task_id)

@@ -11,6 +11,8 @@ from psycopg import AsyncConnection
 
 from core.errors import GeodagError
 from core.handlers_catalog import CATALOG
+from core.outgoing import OutgoingPolicy
+from edge.fetching import SourceClient
 from handlers.registry import IMPLEMENTATIONS
 from messaging.postgres import PostgresTaskReceiver
 from repositories.blobs_folder import FolderBlobRepository
@@ -43,9 +45,12 @@ async def serve(settings: WorkerSettings) -> None:
         receiver = PostgresTaskReceiver(
             connect, connect_to_listen, queue=settings.worker_queue, consumer_id=os.urandom(8).hex()
         )
+        blobs = FolderBlobRepository(settings.blob_root)
+        policy = OutgoingPolicy(allow_loopback=settings.source_allow_loopback)
         outside = Outside(
             receiver=receiver,
-            blobs=FolderBlobRepository(settings.blob_root),
+            blobs=blobs,
+            sources=SourceClient(policy, blobs, settings.source_max_bytes),
             open_transaction=fenced(pool),
             catalog=CATALOG,
             implementations=IMPLEMENTATIONS,

@@ -32,6 +32,10 @@ class WorkerSettings(DatabaseSettings):
         description="Comma-separated base URLs of orchestrators, each up to /api/v1/callbacks."
     )
     blob_root: Path = Field(description="Folder that holds bronze/, silver/ and external/.")
+    source_max_bytes: int = Field(50 * 1024**3, gt=0, description="Largest file that is fetched from a URL.")
+    source_allow_loopback: bool = Field(
+        False, description="Lets sources lie at 127.0.0.1 over http; for a stack on one machine."
+    )
 
     @field_validator("worker_queue")
     @classmethod

@@ -36,6 +36,7 @@ class Supervisor:
             lease_seconds=answer.lease_seconds or math.inf,
             params_digest=answer.params_digest,
             checkpoint=answer.checkpoint,
+            credential=answer.credential,
             notice=self._table.notice,
         )
         self._table.add(task)

@@ -25,6 +25,8 @@ class RunningTask:
     """Of what the orchestrator dispatched."""
     checkpoint: Json | None = None
     """The last one known: of the attempt before, or saved by this one."""
+    credential: str | None = field(default=None, repr=False)
+    """For the source of its job, when its handler fetches that."""
     progress: Json | None = None
     peak_rss_bytes: int | None = None
     unsent_checkpoint: Json | None = None

@@ -162,7 +162,7 @@ class AssetVersion(Table):
     rejection_reason: str | None = None
     current_job_id: Annotated[str | None, Column("varchar(64)")] = None
     current_request_id: Annotated[str | None, Column("varchar(64)")] = None
-    source: Json = Field(description="{container_name, blob_name, size_bytes, etag}")
+    source: Json = Field(description="{container_name, blob_name, size_bytes, etag}, or {url} without its query")
     content_hash: str | None = Field(default=None, description="SHA-256 of the source, once read.")
     blob_path: str | None = Field(default=None, description="container/name of the COG.")
     blob_sha256: str | None = None
@@ -302,6 +302,18 @@ class WebhookSecret(Table):
     expires_at: datetime | None = None
 
 
+class RequestSecret(Table):
+    """The credential of a job's source, sealed; it goes with the end of the job."""
+
+    __table_name__: ClassVar[str] = "request_secrets"
+    __primary_key__: ClassVar = ("job_id",)
+    __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
+
+    job_id: Annotated[str, Column("varchar(64)")]
+    sealed: Annotated[str, Column("text")] = Field(description="Base64 of the sealed query of the URL.", repr=False)
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+
+
 class WebhookDelivery(Table):
     """One thing that a platform is told, and how that went."""
 
@@ -343,4 +355,5 @@ BUSINESS_TABLES: tuple[type[Table], ...] = (
     AuditEntry,
     WebhookSecret,
     WebhookDelivery,
+    RequestSecret,
 )

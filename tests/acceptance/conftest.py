@@ -38,10 +38,15 @@ def platform(home: Path) -> Iterator[Platform]:
     orchestrator = {
         "WORKFLOWS_DIR": str(workflows),
         "LEASE_SECONDS": str(LEASE_SECONDS),
+        "SOURCE_ALLOW_LOOPBACK": "true",
         "ORCHESTRATOR_HEARTBEAT_SECONDS": "1",
         "ORCHESTRATOR_THRESHOLD_SECONDS": str(THRESHOLD_SECONDS),
     }
-    worker = {"WORKER_JOURNAL_FILE": str(journal), "WORKER_HEARTBEAT_SECONDS": "1.5"}
+    worker = {
+        "WORKER_JOURNAL_FILE": str(journal),
+        "WORKER_HEARTBEAT_SECONDS": "1.5",
+        "SOURCE_ALLOW_LOOPBACK": "true",
+    }
     shape = Shape(light=2, heavy=2, overrides={"orchestrator": orchestrator, "worker": worker})
     stack = Stack(home / "stack", ports={}, shape=shape, database_config=DATABASE)
     stack.start()
