@@ -17,6 +17,7 @@ from handlers.context import Outcome, ProcessContext
 from handlers.raster import crs as crs_rules
 from handlers.raster import gdal
 from handlers.raster.cog_facts import describe_cog
+from handlers.raster.delivery import completed, received
 from handlers.raster.facts import Orientation, RasterFacts, Validity
 from handlers.raster.findings import Findings
 from handlers.raster.keep import has_profile, is_strict_cog, overviews_are_fresh
@@ -24,6 +25,8 @@ from handlers.raster.options import check_options
 from handlers.raster.plan import Plan, make_plan
 from handlers.raster.profiles import CogProfile, profile_of
 from handlers.raster.rewrite import rewrite
+from handlers.raster.sniff import HEAD_BYTES
+from handlers.raster.tiff import read_directories
 from handlers.raster.warp import warp
 
 FILE_NAME: Final = "cog.tif"
@@ -46,7 +49,14 @@ def create_cog(ctx: ProcessContext, params: CreateCogParams) -> Outcome:
     profile = profile_of(facts.raster_type, options.compression)
     plan = make_plan(facts, options.target_crs, profile)
     target = ctx.out_dir / FILE_NAME
-    steps = _write(ctx, Path(params.source), target, facts, plan, profile, findings)
+    source = Path(params.source)
+    with source.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    with received(ctx, source, head, facts.member, findings) as delivered:
+        path = delivered.path
+        if facts.sidecars:
+            path, _ = completed(ctx, delivered, read_directories(path)[(facts.page or 1) - 1], findings)
+        steps = _write(ctx, path, target, facts, plan, profile, findings)
     ctx.raise_if_cancelled()
     _check(target, plan)
     with gdal.environment():
@@ -81,7 +91,8 @@ def _write(
     current, page = source, facts.page
     validity = facts.validity
     if plan.rewrite:
-        with gdal.environment(gdal.WARP_CACHE_BYTES), gdal.open_geotiff(source, page) as src:
+        environment = gdal.environment(gdal.WARP_CACHE_BYTES, sidecars=bool(facts.sidecars))
+        with environment, gdal.open_geotiff(source, page) as src:
             rewrite(src, plain, facts, plan, _progress(ctx, "copying pixels"))
         current, page = plain, None
         validity = Validity.MASK if plan.nodata_to_mask else validity

@@ -3,6 +3,7 @@
 Everything here works on pyproj objects with x/easting/longitude first; rasterio's CRS is only read as WKT.
 """
 
+import math
 import re
 from typing import Final
 
@@ -86,8 +87,43 @@ def has_vertical(crs: CRS) -> bool:
 
 
 def equal(left: CRS, right: CRS) -> bool:
-    """Return whether PROJ takes the two for the same CRS; axis order does not count."""
-    return bool(left.equals(right, ignore_axis_order=True))
+    """Return whether PROJ takes the two for the same CRS; axis order does not count.
+
+    PROJ leaves out the order of geographic axes alone when it compares. So a projected CRS with northing first
+    (EPSG:3035) is compared part by part with the same one that has easting first, as files have it.
+    """
+    if left.equals(right, ignore_axis_order=True):
+        return True
+    if left.is_compound and right.is_compound:
+        pairs = list(zip(left.sub_crs_list, right.sub_crs_list, strict=False))
+        return len(left.sub_crs_list) == len(right.sub_crs_list) and all(equal(*pair) for pair in pairs)
+    return left.is_projected and right.is_projected and _same_projection(left, right)
+
+
+def _same_projection(left: CRS, right: CRS) -> bool:
+    """Return whether base, projection and axes are the same, the axes in any order."""
+    base_left, base_right = left.geodetic_crs, right.geodetic_crs
+    if base_left is None or base_right is None or _axes(left) != _axes(right):
+        return False
+    if not base_left.equals(base_right, ignore_axis_order=True):
+        return False
+    (method_left, found_left), (method_right, found_right) = _projection(left), _projection(right)
+    same_names = method_left == method_right and found_left.keys() == found_right.keys()
+    return same_names and all(
+        math.isclose(found_left[name], found_right[name], rel_tol=1e-12, abs_tol=1e-12) for name in found_left
+    )
+
+
+def _axes(crs: CRS) -> list[tuple[str, float]]:
+    return sorted((axis.direction, axis.unit_conversion_factor) for axis in crs.axis_info)
+
+
+def _projection(crs: CRS) -> tuple[str | None, dict[str, float]]:
+    """Return the method and its parameters in metres, radians and ratios."""
+    operation = crs.coordinate_operation
+    if operation is None:
+        return None, {}
+    return operation.method_name, {p.name: p.value * p.unit_conversion_factor for p in operation.params}
 
 
 def code_of(crs: CRS) -> str | None:

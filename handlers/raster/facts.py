@@ -58,6 +58,8 @@ class RasterFacts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     page: int | None = Field(default=None, description="Directory in the file, from 1; null when there is only one.")
+    member: str | None = Field(default=None, description="Name in the archive; null when the source is none.")
+    sidecars: tuple[str, ...] = Field(default=(), description="Which of aux, mask, prj, world were read with it.")
     width: int
     height: int
     count: int

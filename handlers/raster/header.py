@@ -35,15 +35,23 @@ class Header:
 
 
 def read_header(
-    src: DatasetReader, page: Directory, options: Options, raw: RasterOptions, findings: Findings
+    src: DatasetReader,
+    page: Directory,
+    nodata_text: str | None,
+    options: Options,
+    raw: RasterOptions,
+    findings: Findings,
 ) -> Header | None:
-    """Return what the header says; None when an error was recorded that leaves nothing to go on with."""
+    """Return what the header says; None when an error was recorded that leaves nothing to go on with.
+
+    `nodata_text` is nodata as the file, or a sidecar where the file says nothing, has it.
+    """
     plain = _check_dtype(src, findings)
     place = read_georeferencing(src, page, options, findings, override_crs=raw.override_crs)
     if not plain or place is None:
         return None
     dtype = src.dtypes[0]
-    nodata = decide_nodata(dtype, page.nodata_text, raw.nodata, findings)
+    nodata = decide_nodata(dtype, nodata_text, raw.nodata, findings)
     has_palette = src.count == 1 and src.colorinterp[0] is ColorInterp.palette
     _check_lossy(src, options, findings, has_palette=has_palette)
     stale = _has_statistics(src)

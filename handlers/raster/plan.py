@@ -55,6 +55,7 @@ def _same_place(left: CRS, right: CRS) -> bool:
 
 def _reasons(facts: RasterFacts, *, nodata_to_mask: bool) -> list[str]:
     reasons = {
+        "sidecars": bool(facts.sidecars),
         "crs": facts.crs_source is CrsSource.SUBMIT,
         "orientation": facts.orientation is Orientation.FLIPPED,
         "longitude": bool(facts.longitude_shift or facts.roll_columns),

@@ -159,6 +159,11 @@ class Directory:
         return b"OVERVIEW_FILE" in self.text(_GDAL_METADATA).upper()
 
     @cached_property
+    def has_mask_flags(self) -> bool:
+        """Whether a file says of itself that it is the mask of another, as GDAL writes them."""
+        return b"INTERNAL_MASK_FLAGS_" in self.text(_GDAL_METADATA)
+
+    @cached_property
     def pixel_bytes(self) -> float:
         """Bytes of one pixel over all bands, fractions for less than eight bits."""
         return self.samples * self.bits / 8

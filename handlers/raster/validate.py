@@ -11,13 +11,15 @@ from rasterio.errors import RasterioError, RasterioIOError
 from rasterio.io import DatasetReader
 
 from core.handlers_catalog import RasterOptions, RasterValidateParams
+from handlers.archives import is_archive
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import gdal
+from handlers.raster.delivery import Delivered, completed, note_delivery, received
 from handlers.raster.facts import RasterFacts
 from handlers.raster.findings import Findings
 from handlers.raster.header import Header, read_header
 from handlers.raster.limits import LIMITS, RasterLimits
-from handlers.raster.options import check_options
+from handlers.raster.options import Options, check_options
 from handlers.raster.pixels import PixelFacts, judge_pixels
 from handlers.raster.scan import BlockUnreadable, Scan, ScanRules, scan
 from handlers.raster.sniff import HEAD_BYTES, Kind, sniff
@@ -34,19 +36,10 @@ def validate(ctx: ProcessContext, params: RasterValidateParams) -> Outcome:
     """
     findings = Findings()
     source = Path(params.source)
-    size_bytes = _check_file(source, params.expected_size_bytes, findings)
+    size_bytes, head = _check_file(source, params.expected_size_bytes, findings)
     options = check_options(params.options, findings)
-    page, chosen = _check_tiff(source, params.options, LIMITS, findings)
-    with gdal.environment(), _open(source, chosen, findings) as src:
-        header = read_header(src, page, options, params.options, findings)
-        findings.raise_if_rejected()
-        assert header is not None
-        content_hash, scanned = None, None
-        if not params.header_only:
-            content_hash = _sha256(ctx, source, size_bytes)
-            scanned = _read_all(ctx, src, page, header, findings)
-        pixels = judge_pixels(src, header, scanned, options, params.options, source.name, findings)
-        facts = _facts(src, chosen, header, pixels, findings)
+    with received(ctx, source, head, params.options.member, findings) as delivered:
+        content_hash, facts = _examine(ctx, params, delivered, options, findings)
     findings.raise_if_rejected()
     raster = facts.model_dump(mode="json")
     findings.add_facts({key: value for key, value in raster.items() if key != "findings"})
@@ -61,8 +54,28 @@ def validate(ctx: ProcessContext, params: RasterValidateParams) -> Outcome:
     return Outcome(output, findings=tuple(findings.findings))
 
 
-def _check_file(source: Path, expected_bytes: int | None, findings: Findings) -> int:
-    """Return the size of the file; whatever is no TIFF is refused by its first bytes."""
+def _examine(
+    ctx: ProcessContext, params: RasterValidateParams, delivered: Delivered, options: Options, findings: Findings
+) -> tuple[str | None, RasterFacts]:
+    """Return the digest of the source and the facts of its raster, both after all rules."""
+    page, chosen = _check_tiff(delivered.path, params.options, LIMITS, findings)
+    path, said = completed(ctx, delivered, page, findings)
+    with gdal.environment(sidecars=said is not None), _open(path, chosen, findings) as src:
+        note_delivery(delivered, said, src, findings)
+        nodata = said.nodata if said and page.nodata_text is None else page.nodata_text
+        header = read_header(src, page, nodata, options, params.options, findings)
+        findings.raise_if_rejected()
+        assert header is not None
+        content_hash, scanned = None, None
+        if not params.header_only:
+            content_hash = _sha256(ctx, Path(params.source))
+            scanned = _read_all(ctx, src, page, header, findings)
+        pixels = judge_pixels(src, header, scanned, options, params.options, delivered.name, findings)
+        return content_hash, _facts(src, chosen, delivered, header, pixels, findings)
+
+
+def _check_file(source: Path, expected_bytes: int | None, findings: Findings) -> tuple[int, bytes]:
+    """Return size and first bytes of the file; what is neither TIFF nor archive is refused by those."""
     try:
         size_bytes = source.stat().st_size
         with source.open("rb") as file:
@@ -78,8 +91,9 @@ def _check_file(source: Path, expected_bytes: int | None, findings: Findings) ->
             f"the file has {size_bytes} bytes, {expected_bytes} were recorded at submit",
             remediation="Submit again once the file no longer changes.",
         )
-    _check_kind(head, findings)
-    return size_bytes
+    if not is_archive(head):
+        _check_kind(head, findings)
+    return size_bytes, head
 
 
 def _check_kind(head: bytes, findings: Findings) -> None:
@@ -168,8 +182,8 @@ def _open(source: Path, page: int | None, findings: Findings) -> DatasetReader:
         raise
 
 
-def _sha256(ctx: ProcessContext, source: Path, size_bytes: int) -> str:
-    digest = hashlib.sha256()
+def _sha256(ctx: ProcessContext, source: Path) -> str:
+    digest, size_bytes = hashlib.sha256(), source.stat().st_size
     with source.open("rb") as file:
         while chunk := file.read(HASH_CHUNK_BYTES):
             digest.update(chunk)
@@ -192,11 +206,20 @@ def _read_all(ctx: ProcessContext, src: DatasetReader, page: Directory, header: 
         raise
 
 
-def _facts(src: DatasetReader, page: int | None, header: Header, pixels: PixelFacts, findings: Findings) -> RasterFacts:
+def _facts(
+    src: DatasetReader,
+    page: int | None,
+    delivered: Delivered,
+    header: Header,
+    pixels: PixelFacts,
+    findings: Findings,
+) -> RasterFacts:
     place = header.place
     shared: dict[str, Any] = pixels.as_dict()
     return RasterFacts(
         page=page,
+        member=delivered.member,
+        sidecars=delivered.sidecars.used,
         width=src.width,
         height=src.height,
         count=src.count,

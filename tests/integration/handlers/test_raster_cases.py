@@ -16,8 +16,6 @@ from tests.support.raster_path import RasterPath
 
 FOLDER = os.environ.get("RASTER_CASES")
 FOREIGN = {f"manifest-{case.id}": case for case in (read_manifest(Path(FOLDER)) if FOLDER else ())}
-OPEN = {"A55", "A75", "A89"}
-"""Archives and sidecars are not read yet."""
 
 
 @pytest.fixture
@@ -35,9 +33,7 @@ def check(raster: RasterPath, case: Case) -> None:
         assert again.warnings == set()
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in (*everything.names(), *FOREIGN) if not OPEN & set(name.replace("-", ".").split("."))]
-)
+@pytest.mark.parametrize("name", [*everything.names(), *FOREIGN])
 def test_a_raster_of_each_kind_comes_out_right(raster: RasterPath, name: str) -> None:
     folder = raster.folder / "delivered"
     folder.mkdir()

@@ -64,7 +64,7 @@ def test_a_source_that_changed_since_the_submit(raster: RasterPath) -> None:
     [
         (b"\xff\xd8\xff\xe0secret", "GEOREFERENCING_MISSING", "file", "JPEG"),
         (b"<VRTDataset><Source>/etc/passwd secret", "FORMAT_NOT_ALLOWED", "format", "VRT"),
-        (b"PK\x03\x04secret", "FORMAT_NOT_ALLOWED", "format", "zip"),
+        (b"PK\x03\x04secret", "RASTER_UNREADABLE", "file", "archive"),
         (b"<html><body>secret", "RASTER_UNREADABLE", "file", "HTML"),
         (b"secret words", "RASTER_UNREADABLE", "file", "plain text"),
         (b"II*\0secret", "RASTER_UNREADABLE", "file", "cut off"),
