@@ -162,7 +162,7 @@ def test_slots_are_never_granted_beyond_a_limit_nor_left_free(database: Database
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40,
+            max_examples=15,
             stateful_step_count=25,
             deadline=None,
             phases=(Phase.generate,),

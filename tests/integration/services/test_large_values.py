@@ -415,14 +415,14 @@ def _rss() -> int:
     return psutil.Process().memory_info().rss
 
 
-async def test_20_megabytes_and_100_000_items_do_not_grow_this_process(engine: Engine) -> None:
+async def test_megabytes_and_many_items_do_not_grow_this_process(engine: Engine) -> None:
     """Numbers, the worst case: parsed, each takes several times its text."""
-    output = {"numbers": [number + 0.5 for number in range(2_000_000)]}
+    output = {"numbers": [number + 0.5 for number in range(800_000)]}
     data = encode(output, "output")
     output.clear()
-    assert len(data) > 15_000_000
+    assert len(data) > 6_000_000
     large = await engine.store.put("payloads/j/values/", data)
-    items = await engine.store.put("payloads/j/values/", encode([{"i": n, "x": "y" * 30} for n in range(100_000)], "x"))
+    items = await engine.store.put("payloads/j/values/", encode([{"i": n, "x": "y" * 30} for n in range(50_000)], "x"))
     del data
     await engine.desk.make(rendering(items))
     before = _rss()
@@ -430,11 +430,11 @@ async def test_20_megabytes_and_100_000_items_do_not_grow_this_process(engine: E
     lines = await engine.desk.make(rendering(items, "{{ inputs.x }}", shape="lines"))
     grown = _rss() - before
     assert whole.ref is not None
-    assert whole.ref.size_bytes > 15_000_000
+    assert whole.ref.size_bytes > 6_000_000
     assert lines.ref is not None
     counts = [len(json.loads(line)) async for line in engine.store.lines(lines.ref)]
-    assert (counts, lines.length) == ([500] * 200, 100_000)
-    assert grown < 10_000_000, grown
+    assert (counts, lines.length) == ([500] * 100, 50_000)
+    assert grown < 5_000_000, grown
 
 
 async def test_values_of_jobs_that_are_gone_or_never_came_are_removed_after_a_day(engine: Engine) -> None:
