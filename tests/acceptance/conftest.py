@@ -1,5 +1,6 @@
 """One platform of real processes for all acceptance tests of a session: its parts are killed, it is not rebuilt."""
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ THRESHOLD_SECONDS = 7.0
 """Above the 5 s after which PostgreSQL ends the transaction of a stopped process, as the 15 s of production are."""
 DATABASE = {**LOCAL_CONFIG, "fsync": "off", "full_page_writes": "off"}
 """Commits still wait for their WAL to reach the kernel, so a killed server loses none; the machine must not crash."""
+CANARY_WORKFLOW, CANARY_NODE = "canary_ingest", "canary_3f9a1c"
+"""A raster ingest whose nodes have names that stand nowhere else."""
 BROKEN_WORKFLOW = "workflow_id: broken\nnodes: [this is not a mapping\n"
 
 
@@ -34,6 +37,7 @@ def platform(home: Path) -> Iterator[Platform]:
     """Yield a running platform: two orchestrators, two workers of each size, shortened lease and threshold."""
     workflows = shutil.copytree(REPOSITORY / "workflows", home / "workflows")
     (workflows / "broken.yaml").write_text(BROKEN_WORKFLOW)
+    (workflows / "canary.yaml").write_text(canary_workflow((workflows / "raster_ingest.yaml").read_text()))
     journal = home / "journal.txt"
     orchestrator = {
         "WORKFLOWS_DIR": str(workflows),
@@ -52,6 +56,14 @@ def platform(home: Path) -> Iterator[Platform]:
     stack.start()
     yield Platform(stack, journal)
     stack.stop()
+
+
+def canary_workflow(text: str) -> str:
+    """Return the ingest under another name, its nodes fetch and create_cog with the canary in theirs."""
+    text = text.replace("workflow_id: raster_ingest", f"workflow_id: {CANARY_WORKFLOW}")
+    for node in ("fetch", "create_cog"):
+        text = re.sub(rf"(?<![.\w]){node}\b|(?<=nodes\.){node}\b", f"{CANARY_NODE}_{node}", text)
+    return text
 
 
 @pytest.fixture(autouse=True)
