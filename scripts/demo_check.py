@@ -14,7 +14,9 @@ from typing import Any
 import psycopg
 
 from cli.stack.cluster import Cluster
+from cli.stack.credentials import load_credentials
 from cli.stack.stack import read_state
+from core.identity import CALLER_HEADER
 
 PNG = b"\x89PNG\r\n\x1a\n"
 TILE_ZOOM = 10
@@ -29,10 +31,11 @@ class Answer:
     body: bytes
 
 
-def fetch(url: str) -> Answer:
-    """Return what somebody without any key gets."""
+def fetch(url: str, key: str | None = None) -> Answer:
+    """Return what the holder of a key gets, or somebody without any."""
+    request = urllib.request.Request(url, headers={} if key is None else {CALLER_HEADER: key})
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             return Answer(answer.status, answer.read())
     except urllib.error.HTTPError as error:
         return Answer(error.code, error.read())
@@ -45,13 +48,17 @@ def tile_of(lon: float, lat: float, zoom: int) -> tuple[int, int]:
 
 
 class Checks:
-    """Doors of one asset, as the public sees them."""
+    """Doors of one asset, as the public or the holder of a key sees them."""
 
-    def __init__(self, home: Path, asset: str) -> None:
+    def __init__(self, home: Path, asset: str, subject: str | None = None) -> None:
         state = read_state(home) or {}
         self._serving = state["urls"]["serving"]
         self._home = home
         self._asset = asset
+        credentials = load_credentials(home)
+        self._who, self._key = "the public", None
+        if subject is not None and credentials is not None:
+            self._who, self._key = subject, credentials.keys[subject]
 
     def urls(self, query: str, bbox: list[float] | None) -> dict[str, str]:
         """Return the doors of the asset; the tile is the one in the middle of the bounds."""
@@ -66,16 +73,20 @@ class Checks:
         }
         return {name: f"{self._serving}/{path}{query}" for name, path in doors.items()}
 
-    def hidden(self, version: int) -> None:
-        """Check that no door shows a version and that the catalogue does not have it."""
+    def closed(self, version: int) -> None:
+        """Check that no door shows a version to the public."""
         for name, url in self.urls(f"?version={version}", None).items():
             check(f"{name} of version {version} is closed", fetch(url).status == 404)
+
+    def hidden(self, version: int) -> None:
+        """Check that no door shows a version and that the catalogue does not have it."""
+        self.closed(version)
         check(f"pgstac lacks version {version}", self._catalogued(version) is None)
 
     def latest_is(self, version: int) -> None:
         """Check which version `?version=latest` means now."""
-        item = json.loads(fetch(self.urls("?version=latest", None)["item"]).body)
-        check(f"?version=latest is version {version}", item.get("id") == f"{self._asset}-v{version}")
+        item = json.loads(fetch(self.urls("?version=latest", None)["item"], self._key).body)
+        check(f"?version=latest is version {version} for {self._who}", item.get("id") == f"{self._asset}-v{version}")
 
     def doors(self, version: int, preview: Path) -> None:
         """Check that every door shows a version, and write its preview."""
@@ -114,15 +125,17 @@ def check(what: str, holds: bool) -> None:
 def main() -> None:
     """Run the checks that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("check", choices=("hidden", "latest-is", "doors"))
+    parser.add_argument("check", choices=("hidden", "closed", "latest-is", "doors"))
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--asset", required=True)
     parser.add_argument("--version", type=int, required=True)
+    parser.add_argument("--as", dest="subject", help="whose key of the local stack asks; nobody's by default")
     parser.add_argument("--preview", type=Path, default=Path("preview.png"))
     arguments = parser.parse_args()
-    checks = Checks(arguments.home, arguments.asset)
+    checks = Checks(arguments.home, arguments.asset, arguments.subject)
     actions: dict[str, Callable[[], None]] = {
         "hidden": lambda: checks.hidden(arguments.version),
+        "closed": lambda: checks.closed(arguments.version),
         "latest-is": lambda: checks.latest_is(arguments.version),
         "doors": lambda: checks.doors(arguments.version, arguments.preview),
     }
