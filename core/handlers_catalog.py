@@ -185,6 +185,7 @@ class CreateCogOutput(Output):
     size_bytes: int
     raster: dict[str, Any] = Field(description="Facts of the COG: crs, shape, bounds, dtype, nodata, statistics.")
     render: dict[str, Any] = Field(description="Default rendering: bidx, rescale, colormap.")
+    report: dict[str, Any] = Field(description="Validation report of the version: verdict, findings, before, after.")
 
 
 class FetchParams(Params):

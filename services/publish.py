@@ -46,10 +46,11 @@ async def on_job_ended(conn: AsyncConnection[Any], job: Job) -> None:
     outputs, error = read_outputs(job) if job.status is JobStatus.COMPLETED else (None, job.error)
     if job.status is JobStatus.COMPLETED and outputs is None:
         processing, state = ProcessingState.FAILED, RequestState.FAILED
+    warnings = [*job.warnings, *_fixes(outputs)]
     version = await AssetRepository(conn).lock_working_version(job.job_id)
     if version is not None and processing in lifecycle.PROCESSING_TRANSITIONS[version.processing_state]:
-        await _end_version(conn, version, processing, outputs, error, job.warnings)
-    await RequestRepository(conn).end(request_id, state, [error] if error else [], job.warnings)
+        await _end_version(conn, version, processing, outputs, error, warnings)
+    await RequestRepository(conn).end(request_id, state, [error] if error else [], warnings)
 
 
 def read_outputs(job: Job) -> tuple[Outputs | None, Json | None]:
@@ -68,6 +69,12 @@ def read_outputs(job: Job) -> tuple[Outputs | None, Json | None]:
     if missing:
         return None, _bad_outputs(f"outputs {', '.join(missing)} are missing")
     return outputs, None
+
+
+def _fixes(outputs: Outputs | None) -> list[Json]:
+    """Return what the report of a version says was changed, dropped or guessed."""
+    report = outputs.report if outputs is not None and outputs.report is not None else {}
+    return [finding for finding in report.get("findings", ()) if finding.get("level") == "warning"]
 
 
 def _bad_outputs(message: str) -> Json:

@@ -24,6 +24,7 @@ from handlers.raster.keep import has_profile, is_strict_cog, overviews_are_fresh
 from handlers.raster.options import check_options
 from handlers.raster.plan import Plan, make_plan
 from handlers.raster.profiles import CogProfile, profile_of
+from handlers.raster.report import final_report
 from handlers.raster.rewrite import rewrite
 from handlers.raster.sniff import HEAD_BYTES
 from handlers.raster.tiff import read_directories
@@ -62,11 +63,13 @@ def create_cog(ctx: ProcessContext, params: CreateCogParams) -> Outcome:
     with gdal.environment():
         described, render = describe_cog(ctx, target, facts, profile.compression)
     described |= {"steps": steps, "findings": [*facts.findings, *_dumped(findings.findings)]}
+    report = final_report(facts, described, steps)
     output = {
         "sha256": _sha256(target),
         "size_bytes": target.stat().st_size,
         "raster": described,
         "render": render,
+        "report": report,
     }
     return Outcome(output, files={"blob_path": FILE_NAME}, findings=tuple(findings.findings))
 

@@ -1,6 +1,6 @@
 """Collects what a check of an input noticed, and turns it into a verdict, a report and an error."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Never
 
 from core.errors import DataError, ErrorDetail, Finding
@@ -22,6 +22,13 @@ class Rejected(DataError):
         self.report = report
 
 
+def verdict_of(errors: Sequence[Any], levels: Iterable[str]) -> str:
+    """Return reject when there is any error, accept_with_fixes when there is any warning, else accept."""
+    if errors:
+        return REJECT
+    return ACCEPT_WITH_FIXES if "warning" in levels else ACCEPT
+
+
 class Findings:
     """Everything noticed about one input, in the order in which it was noticed."""
 
@@ -33,9 +40,7 @@ class Findings:
     @property
     def verdict(self) -> str:
         """reject when there is any error, accept_with_fixes when there is any warning, else accept."""
-        if self.errors:
-            return REJECT
-        return ACCEPT_WITH_FIXES if any(f.level == "warning" for f in self.findings) else ACCEPT
+        return verdict_of(self.errors, [finding.level for finding in self.findings])
 
     def reject(self, code: str, field: str, message: str, *, value: Any = None, remediation: str | None = None) -> None:
         """Record an error and go on looking for more."""

@@ -261,6 +261,7 @@ class Business:
                     "size_bytes": 1234,
                     "raster": {},
                     "render": {"bidx": [1], "rescale": [[0, 1]]},
+                    "report": {"verdict": "accept", "findings": []},
                 }
             case "raster.stac_ensure_collection":
                 async with transaction(self.pool) as conn:

@@ -110,6 +110,19 @@ async def test_findings_of_the_ingest_become_warnings_of_the_request(business: B
     assert (await business.row(accepted))["findings"] == [finding]
 
 
+async def test_warnings_of_the_report_are_told_to_the_partner(business: Business) -> None:
+    accepted = await business.submit()
+    warning = {"code": "FLIPPED_TO_NORTH_UP", "level": "warning", "message": "flipped"}
+    info = {"code": "CRS_FROM_SUBMIT", "level": "info", "message": "from the submit"}
+    outputs = {**GOOD, "report": {"verdict": "accept_with_fixes", "findings": [info, warning]}}
+    names = {"job_id": await business.job_of(accepted), "correlation_id": accepted.request_id}
+    async with transaction(business.pool) as conn:
+        await on_job_ended(conn, job(outputs).model_copy(update=names))
+    status = await business.status.request(SUBMITTER, accepted.request_id)
+    assert status.warnings == [warning]
+    assert (await business.row(accepted))["findings"] == [warning]
+
+
 async def test_a_cancelled_job_cancels_its_request(business: Business) -> None:
     accepted = await business.submit()
     ended = job(None, JobStatus.CANCELLED).model_copy(

@@ -76,6 +76,19 @@ def test_output_fits_the_catalog_and_names_its_file(raster: RasterPath) -> None:
     assert made.output["raster"]["shape"] == [600, 600]
 
 
+def test_the_report_tells_what_was_noticed_and_compares_before_and_after(raster: RasterPath) -> None:
+    source = raster.write(pattern(60, 45), transform=Affine(10, 0, 5e5, 0, 10, 4649000))
+    report = raster.make(source).output["report"]
+    assert (report["verdict"], report["errors"]) == ("accept_with_fixes", [])
+    assert [finding["code"] for finding in report["findings"]] == ["FLIPPED_TO_NORTH_UP"]
+    assert report["type"]["detected"] == "continuous"
+    compared = {row["name"]: (row["before"], row["after"]) for row in report["compared"]}
+    assert compared["transform"] == ([10, 0, 5e5, 0, 10, 4649000], [10, 0, 5e5, 0, -10, 4649600])
+    assert compared["height"] == (60, 60)
+    assert report["cog"] == {"compression": "deflate", "overviews": []}
+    assert len(report["steps"]) == 2
+
+
 def test_metadata_that_stays_true_is_kept(raster: RasterPath) -> None:
     def describe(dst: Any) -> None:
         dst.descriptions = ("first", "second")
