@@ -23,7 +23,7 @@ from pathlib import Path
 import psycopg
 from psycopg import conninfo, sql
 
-from bench.simulation.bugs import BUGS
+from bench.simulation.bugs import BUGS, PROFILES
 from bench.simulation.database import SimulatedDatabase
 from bench.simulation.faults import HARSH
 from bench.simulation.history import History, run_history
@@ -96,7 +96,7 @@ async def clone(admin: str, port: int) -> AsyncIterator[SimulatedDatabase]:
 async def run_seeds(seeds: Sequence[int], admin: str, port: int, bug: str | None) -> list[History]:
     """Run some seeds one after the other in a database of their own."""
     async with clone(admin, port) as database:
-        profile = HARSH if bug else None
+        profile = PROFILES.get(bug, HARSH) if bug else None
         return [await run_history(seed, database, bug=bug, profile=profile) for seed in seeds]
 
 

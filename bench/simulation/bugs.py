@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import core.dag.results
+import core.dag.tallies
 import services.advance
 import services.reports
 import services.results
+from bench.simulation.faults import LATE, Profile
 from bench.simulation.patching import replaced
 from core.dag.run import Run
 from core.ids import split_task_id
-from core.models.engine import Attempt, TaskResultRow
+from core.models.engine import Attempt, NodeState, TaskResultRow
 from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState
 from core.wire import TaskResult
 from orchestrator.loop import Loop
@@ -52,7 +54,7 @@ def read_before_lock() -> Iterator[None]:
     ) -> Locked:
         fresh = await lock_jobs(conn, job_ids, task_ids, scope)
         seen = _seen.get()
-        return fresh if seen is None else replace(seen, now=fresh.now, jobs=fresh.jobs)
+        return fresh if seen is None or scope.whole else replace(seen, now=fresh.now, jobs=fresh.jobs)
 
     with replaced(
         (Loop, "_advance_together", advance_from_memory),
@@ -98,18 +100,34 @@ def unfenced_result() -> Iterator[None]:
         return judge(report, attempt and _as(AttemptState.LEASED, attempt), *arguments)
 
     def no_fence(run: Run, row: TaskResultRow) -> str | None:
-        ended = run.job.status in JOB_FINAL or run.nodes[row.node_id].status in NODE_FINAL
-        return "it has ended" if ended else None
+        node = run.find(row.node_id)
+        return "it has ended" if node is None or run.job.status in JOB_FINAL or node.status in NODE_FINAL else None
 
     with replaced((services.reports, "_judge", judge_blindly), (core.dag.results, "_fence", no_fence)):
+        yield
+
+
+@contextmanager
+def fan_in_by_results() -> Iterator[None]:
+    """Let a fan-out be over when each of its children has a result, be it one that is to be tried again."""
+
+    def lacks_result(child: NodeState | None) -> bool:
+        tried = child is not None and child.retries_used + child.losses_used > 0
+        return child is not None and child.status not in NODE_FINAL and not tried
+
+    with replaced((core.dag.tallies, "_is_live", lacks_result)):
         yield
 
 
 BUGS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "read_before_lock": read_before_lock,
     "claim_without_state": claim_without_state,
+    "fan_in_by_results": fan_in_by_results,
     "unfenced_result": unfenced_result,
 }
+
+PROFILES: Mapping[str, Profile] = {"unfenced_result": LATE}
+"""Under which a bug is found soon; others under `HARSH`."""
 
 
 def _as(state: AttemptState, attempt: Any) -> Any:

@@ -8,8 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 from bench.simulation.database import SimulatedDatabase
-from bench.simulation.model import predict
+from bench.simulation.model import predict, sources_of
 from bench.simulation.worker import Disk
+from bench.simulation.workload import Workload
 from core.statuses import (
     ATTEMPT_FINAL,
     ATTEMPT_TRANSITIONS,
@@ -31,6 +32,8 @@ TABLES = {
     "results": "SELECT * FROM dagapp.dag_task_results ORDER BY task_id",
     "events": "SELECT * FROM dagapp.dag_job_events ORDER BY event_id",
     "slots": "SELECT * FROM dagapp.dag_slots",
+    "fan_outs": "SELECT * FROM dagapp.dag_fan_outs ORDER BY job_id, node_id",
+    "overruns": "SELECT * FROM sim.overruns",
     "moves": "SELECT * FROM sim.moves ORDER BY move_id",
     "ends": "SELECT * FROM sim.ends ORDER BY job_id",
     "effects": "SELECT * FROM sim.effects ORDER BY run_id",
@@ -43,21 +46,13 @@ class Evidence:
 
     tables: Mapping[str, Sequence[Json]]
     disks: Sequence[Disk]
-    definitions: Mapping[str, Json]
-    certain: frozenset[str]
-    """Workflow ids whose end the reference model knows."""
+    workload: Workload
 
     @classmethod
-    async def read(
-        cls,
-        database: SimulatedDatabase,
-        disks: Sequence[Disk],
-        definitions: Mapping[str, Json],
-        certain: frozenset[str],
-    ) -> "Evidence":
+    async def read(cls, database: SimulatedDatabase, disks: Sequence[Disk], workload: Workload) -> "Evidence":
         """Read what the database holds."""
         tables = {name: await database.rows(query) for name, query in TABLES.items()}
-        return cls(tables, disks, definitions, certain)
+        return cls(tables, disks, workload)
 
 
 def coverage(evidence: Evidence) -> Counter[str]:
@@ -70,6 +65,9 @@ def coverage(evidence: Evidence) -> Counter[str]:
     found["job taken over"] = sum(row["owner_epoch"] - 1 for row in tables["jobs"])
     found["effect"] = len(tables["effects"])
     found.update(f"node {row['status']}" for row in tables["nodes"])
+    found.update(f"fan-out of {min(row['item_count'], 2)}" for row in tables["fan_outs"])
+    found["child"] = sum(row["parent_node_id"] is not None for row in tables["nodes"])
+    found["slot waited for"] = sum(row["event_type"].endswith("slot_requested") for row in tables["events"])
     return found
 
 
@@ -98,7 +96,7 @@ def nothing_ran_twice(evidence: Evidence) -> Iterator[str]:
     """No attempt was started twice, and no side effect of one was made twice or after its lease had ended."""
     started = Counter(task for disk in evidence.disks for task in disk.started)
     yield from (f"{task} was started {times} times" for task, times in started.items() if times > 1)
-    effects = Counter(row["task_id"] for row in evidence.tables["effects"])
+    effects = Counter((row["task_id"], row["item"]) for row in evidence.tables["effects"])
     yield from (f"the effect of {task} was made {times} times" for task, times in effects.items() if times > 1)
     ended = {
         move["key"]: move["move_id"]
@@ -126,7 +124,7 @@ def results_match_the_log(evidence: Evidence) -> Iterator[str]:
     completed = Counter(
         row["task_id"] for row in evidence.tables["events"] if row["event_type"] == "node_completed" and row["task_id"]
     )
-    good = {task for task, row in applied.items() if row["status"] == "completed"}
+    good = {task for task, row in applied.items() if row["status"] == "completed" and "__" not in row["node_id"]}
     for task in good ^ completed.keys():
         yield f"{task}: applied {task in good}, in the log {task in completed}"
     yield from (f"{task} completed {times} times" for task, times in completed.items() if times > 1)
@@ -213,10 +211,11 @@ def nothing_started_early(evidence: Evidence) -> Iterator[str]:
         job_id, node_id = event["job_id"], event["node_id"]
         if node_id is None or job_id not in workflows:
             continue
-        if event["event_type"] == "node_ready":
-            nodes = evidence.definitions[workflows[job_id]]["nodes"]
-            join = nodes.get(node_id, {}).get("depends_on", {})
-            for source in (source for sources in join.values() for source in sources):
+        if "children" in event["event_data"]:
+            continue
+        if event["event_type"] == "node_ready" and "__" not in node_id:
+            nodes = evidence.workload.definitions[workflows[job_id]]["nodes"]
+            for source in sources_of(nodes, node_id):
                 if (job_id, source) not in ended:
                     yield f"{job_id}/{node_id} became ready before {source} had ended"
         if event["event_status"] in NODE_FINAL:
@@ -230,14 +229,58 @@ def certain_jobs_ended_as_the_model_says(evidence: Evidence) -> Iterator[str]:
         reason = f" {row['skip_reason']}" if row["skip_reason"] else ""
         nodes[row["job_id"]][row["node_id"]] = row["status"] + reason
     for job in evidence.tables["jobs"]:
-        if job["workflow_id"] not in evidence.certain:
+        if job["workflow_id"] not in evidence.workload.certain:
             continue
-        definition = evidence.definitions[job["workflow_id"]]
-        plan = {key: node.get("params", {}).get("end") != "bad" for key, node in definition["nodes"].items()}
-        expected = predict(definition, plan)
+        definition = evidence.workload.definitions[job["workflow_id"]]
+        if job["status"] == JobStatus.CANCELLED and job["parent_task_id"]:
+            continue  # with its parent
+        expected = predict(definition, evidence.workload.plans[job["workflow_id"]])
         found = {key: nodes[job["job_id"]].get(key) for key in expected.nodes}
         if (found, job["status"]) != (dict(expected.nodes), expected.job):
             yield f"job {job['job_id']} ended {job['status']} {found}, the model says {expected}"
+
+
+def fan_outs_account_for_every_item(evidence: Evidence) -> Iterator[str]:
+    """A fan-out is over when each item is, once; what its fan_in gives are the outputs of those that succeeded."""
+    jobs = {job["job_id"]: job for job in evidence.tables["jobs"]}
+    children: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
+    nodes = {(row["job_id"], row["node_id"]): row for row in evidence.tables["nodes"]}
+    for row in evidence.tables["nodes"]:
+        if row["parent_node_id"]:
+            children[row["job_id"], row["parent_node_id"]].append(row)
+    for fan_out in evidence.tables["fan_outs"]:
+        key = (fan_out["job_id"], fan_out["node_id"])
+        node, fan_in = nodes[key], nodes[key[0], f"{key[1]}in"]
+        numbers = (fan_out["succeeded"], fan_out["failed"], fan_out["skipped"])
+        where = f"{key[0]}/{key[1]} {node['status']} {numbers}"
+        if fan_out["state"] != "done" or fan_out["active"] or sum(numbers) != fan_out["item_count"]:
+            yield f"{where} is over with {fan_out}"
+        good = sorted(one["at"] for child in children[key] for one in _outputs(child))
+        if len(good) != fan_out["succeeded"] or len(set(good)) != len(good):
+            yield f"{where} counted otherwise than its children, of which {good} succeeded"
+        if node["status"] == NodeStatus.COMPLETED and fan_out["skipped"]:
+            yield f"{where} left items out"
+        if fan_in["status"] == NodeStatus.COMPLETED:
+            given = [one["at"] for one in fan_in["output"]["results"]]
+            if given != good or fan_in["output"]["succeeded"] != len(good):
+                yield f"{where}: its fan_in gives {given}, {good} succeeded"
+        job = jobs[key[0]]
+        if job["workflow_id"] in evidence.workload.certain and node["status"] == NodeStatus.COMPLETED:
+            items = evidence.workload.definitions[job["workflow_id"]]["inputs"][f"items_{key[1]}"]["default"]
+            if good != [index for index, item in enumerate(items) if item["end"] == "good"]:
+                yield f"{where}: {good} succeeded"
+
+
+def _outputs(child: Json) -> Iterator[Json]:
+    if child["outcomes"] is not None:
+        yield from (one["output"] for one in child["outcomes"] if one["status"] == "completed")
+    elif child["status"] == NodeStatus.COMPLETED:
+        yield child["output"]
+
+
+def slots_were_kept_to(evidence: Evidence) -> Iterator[str]:
+    """Never had a key more holders than its limit."""
+    yield from (f"{row['slot_key']} had {row['held']} holders of {row['most']}" for row in evidence.tables["overruns"])
 
 
 CHECKS: Sequence[Check] = (
@@ -251,6 +294,8 @@ CHECKS: Sequence[Check] = (
     the_log_replays,
     nothing_started_early,
     certain_jobs_ended_as_the_model_says,
+    fan_outs_account_for_every_item,
+    slots_were_kept_to,
 )
 
 
@@ -258,15 +303,20 @@ def _logged(evidence: Evidence) -> dict[tuple[str, str], list[str]]:
     """Return the statuses that the log gives jobs and nodes, in order."""
     found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for node in evidence.tables["nodes"]:
-        found["node", f"{node['job_id']}/{node['node_id']}"].append("PENDING")
+        if node["parent_node_id"] is None:
+            found["node", f"{node['job_id']}/{node['node_id']}"].append("PENDING")
     for event in evidence.tables["events"]:
-        kind = event["event_type"].split("_")[0]
-        if event["event_status"] is None:
+        status, key = event["event_status"], f"{event['job_id']}/{event['node_id']}"
+        if event["node_id"] is None and status in frozenset(JobStatus):
+            found["job", event["job_id"]].append(status)
+        elif status not in frozenset(NodeStatus):
             continue
-        if kind == "job":
-            found["job", event["job_id"]].append(event["event_status"])
-        elif kind == "node":
-            found["node", f"{event['job_id']}/{event['node_id']}"].append(event["event_status"])
+        elif "children" in event["event_data"]:
+            for first, last in event["event_data"]["children"]:
+                for number in range(first, last + 1):
+                    found["node", f"{key}__{number}"].append(status)
+        else:
+            found["node", key].append(status)
     return dict(found)
 
 

@@ -29,7 +29,8 @@ CREATE TABLE sim.moves (
     move_id bigint GENERATED ALWAYS AS IDENTITY, entity text, key text, source text, target text,
     lease_left interval);
 CREATE TABLE sim.ends (job_id text PRIMARY KEY, status text);
-CREATE TABLE sim.effects (run_id text PRIMARY KEY, task_id text, seen_move bigint);
+CREATE TABLE sim.effects (run_id text PRIMARY KEY, task_id text, item integer, seen_move bigint);
+CREATE TABLE sim.overruns (slot_key text, held bigint, most integer);
 GRANT USAGE ON SCHEMA sim TO PUBLIC;
 GRANT SELECT ON sim.clock TO PUBLIC;
 GRANT SELECT, INSERT ON sim.ends TO geodag_orchestrator;
@@ -52,12 +53,23 @@ BEGIN
         (old_row ->> 'lease_expires_at')::timestamptz - dagapp.clock());
     RETURN NULL;
 END $$;
+
+CREATE FUNCTION sim.count_slots() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+    INSERT INTO sim.overruns
+    SELECT l.slot_key, count(*), l.limit_count
+    FROM dagapp.dag_limits AS l JOIN dagapp.dag_slots AS s USING (slot_key)
+    WHERE l.slot_key = NEW.slot_key AND s.granted_at IS NOT NULL
+    GROUP BY l.slot_key HAVING count(*) > l.limit_count;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER sim_granted AFTER UPDATE ON dagapp.dag_slots FOR EACH ROW EXECUTE FUNCTION sim.count_slots();
 """
 WATCHED = {"job": ("dag_jobs", "status"), "node": ("dag_node_states", "status"), "attempt": ("dag_attempts", "state")}
 EMPTIED = ("dagapp.dag_jobs", "dagapp.dag_workflows", "dagapp.dag_orchestrators", "dagapp.dag_workers",
            "dagapp.dag_task_results", "dagapp.dag_job_events", "dagapp.dag_settings", "dagapp.dag_limits",
            "dagapp.dag_slots", "dagapp.dag_commands", "dagapp.dag_dead_letters", "dagqueue.messages",
-           "dagqueue.dead_letters", "sim.moves", "sim.ends", "sim.effects")  # fmt: skip
+           "dagqueue.dead_letters", "sim.moves", "sim.ends", "sim.effects",
+           "sim.overruns")  # fmt: skip
 CONNECTIONS = 3
 
 

@@ -69,6 +69,8 @@ HARSH = Profile(
     stall=0.1,
 )
 """What finds planted bugs soon."""
+LATE = Profile(partition_every=5.0)
+"""Workers work on while nobody hears of them: results come after their attempts were given up."""
 
 
 class Faults:

@@ -13,15 +13,19 @@ from typing import Any
 
 import orchestrator.heartbeat
 import orchestrator.loop
+import services.chores
+import services.payload_desk
 from bench.simulation.broker import Broker
 from bench.simulation.bugs import BUGS
 from bench.simulation.checks import Evidence, coverage, violations
 from bench.simulation.database import SimulatedDatabase
+from bench.simulation.desk import VirtualSleep
 from bench.simulation.faults import Faults, Profile
 from bench.simulation.instance import NoAnswer, Orchestrator, call
+from bench.simulation.operator import Operator
 from bench.simulation.patching import replaced
 from bench.simulation.worker import Disk, Outside, Worker
-from bench.simulation.workload import catalogue_of, definition
+from bench.simulation.workload import Workload
 from bench.simulation.world import Process, SimulationError, World
 from core.dag import retry
 from core.errors import DatabaseUnavailable
@@ -63,13 +67,14 @@ SMALL = Size((2, 4), (20.0, 60.0))
 class Cast:
     """All processes of a history, with their boots; whoever dies comes back."""
 
-    def __init__(self, world: World, database: SimulatedDatabase, faults: Faults, workflows: dict[str, Any]) -> None:
+    def __init__(self, world: World, database: SimulatedDatabase, faults: Faults, workload: Workload) -> None:
         self.world = world
         self.database = database
         self.faults = faults
         self.broker = Broker(world, faults)
         self.disks: list[Disk] = []
-        self._catalogue = catalogue_of(workflows)
+        self._catalogue = workload.catalogue()
+        self._operator = Operator(world, faults, database, workload)
         self._boots = 0
         self._orchestrators: dict[str, Orchestrator] = {}
         self._workers: dict[str, Worker] = {}
@@ -81,6 +86,7 @@ class Cast:
         self.world.spawn(self.broker.process, lambda: self.broker.relay(pool), "relay")
         for number in range(self.world.chance.randint(2, 3)):
             self._start_orchestrator(f"o{number}")
+        self.world.spawn(self._operator.process, lambda: self._operator.work(self.orchestrators), "orders")
         queues = [
             "functionapp-tasks",
             "container-tasks",
@@ -191,16 +197,15 @@ async def run_history(
     world = World(seed)
     chance = Random(seed * 2 + 1)
     faults = Faults(world.chance, profile or Profile.draw(chance), world.monotonic)
-    certain = frozenset(f"certain{number}" for number in range(2))
-    names = [*sorted(certain), "loose0", "loose1"]
-    workflows = {name: definition(name, chance, certain=name in certain) for name in names}
-    cast = Cast(world, database, faults, workflows)
+    workload = Workload.draw(chance)
+    names = sorted(workload.definitions)
+    cast = Cast(world, database, faults, workload)
     load = Load(cast, [chance.choice(names) for _ in range(chance.randint(*size.jobs))])
     planted = BUGS[bug]() if bug else nullcontext()
     async with _recording(history), _virtual(world, seed):
         with planted:
             await _play(history, world, load, chance.uniform(*size.fault_seconds))
-    evidence = await Evidence.read(database, cast.disks, workflows, certain)
+    evidence = await Evidence.read(database, cast.disks, workload)
     history.violations += violations(evidence)
     history.covered = coverage(evidence)
     history.jobs = len(evidence.tables["jobs"])
@@ -283,7 +288,8 @@ class Load:
             began = world.now if began is None else began
             (row,) = await self._cast.database.rows(
                 "SELECT (SELECT count(*) FROM dagapp.dag_jobs WHERE status IN ('PENDING', 'RUNNING'))"
-                " + (SELECT count(*) FROM dagapp.dag_task_results WHERE NOT processed) AS left_over"
+                " + (SELECT count(*) FROM dagapp.dag_task_results WHERE NOT processed)"
+                " + (SELECT count(*) FROM dagapp.dag_slots) AS left_over"
             )
             unanswered = sum(len(disk.unanswered) for disk in self._cast.disks)
             self.over = row["left_over"] + unanswered == 0 or world.now - began > LIMIT_SECONDS
@@ -329,6 +335,8 @@ async def _virtual(world: World, seed: int) -> AsyncIterator[None]:
     with replaced(
         (orchestrator.loop, "time", _VirtualTime(world)),
         (orchestrator.heartbeat, "time", _VirtualTime(world)),
+        (services.chores, "asyncio", VirtualSleep(world)),
+        (services.payload_desk, "asyncio", VirtualSleep(world)),
         (retry, "REDISPATCH_SECONDS", REDISPATCH_SECONDS),
         (retry, "REDISPATCH_MAX_SECONDS", 4 * REDISPATCH_SECONDS),
         (uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128), version=4)),

@@ -1,11 +1,13 @@
 """One orchestrator process: the real loop and services and the heartbeat's rules, over a pool with faults."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 from bench.simulation.database import SimulatedDatabase
+from bench.simulation.desk import SimulatedDesk
 from bench.simulation.faults import Faults
 from bench.simulation.world import Process, World
 from core.dag.catalogue import WorkflowCatalogue
@@ -17,13 +19,15 @@ from orchestrator.loop import Loop
 from repositories.blobs_folder import FolderBlobRepository
 from repositories.orchestrators import BEAT
 from repositories.payloads import PayloadStore
-from services.advance import AdvanceService
+from services.advance import AdvanceService, advance_one
+from services.chores import ChoreService
 from services.claims import ClaimService
+from services.commands import CommandService
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
-from services.payload_desk import PayloadDesk
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
+from services.slots import SlotService
 from services.work import Connection, pipelined
 
 T = TypeVar("T")
@@ -32,6 +36,7 @@ HEARTBEAT_SECONDS = 5.0
 RETRY_SECONDS = 0.5
 THRESHOLD_SECONDS = 15.0
 LEASE_SECONDS = 20.0
+WATCH_SECONDS = 10.0
 POLL_SECONDS = 15.0
 """Longer than in production: a poll is a step, and virtual time is long."""
 CALL_SECONDS = 10.0
@@ -78,7 +83,7 @@ class Orchestrator:
         self._guard = OutageGuard(world.now, THRESHOLD_SECONDS, LEASE_SECONDS)
         self._pulse = Pulse(world.now)
         definitions = Definitions()
-        desk = PayloadDesk(PayloadStore(FolderBlobRepository(NO_BLOBS)))
+        desk = SimulatedDesk(PayloadStore(FolderBlobRepository(NO_BLOBS)), world, self.process)
         advance = AdvanceService(
             PostgresTaskQueue(),
             definitions,
@@ -86,10 +91,14 @@ class Orchestrator:
             on_job_ended=_note_end,
             may_expire_leases=lambda: self._guard.may_expire_leases(world.now),
         )
+        desk.advance = advance_one(self.pool, advance, _nobody_waits)
+        desk.perform = ChoreService(self.pool, desk.store).perform
         self._jobs = JobService(advance.writer, Shelf(catalogue), definitions, desk, self._current_owner)
         self.results = ResultService(self.pool, advance)
+        self.commands = CommandService(self.pool, advance)
         self.claims = ClaimService(self.pool, LEASE_SECONDS)
         self.recover = RecoverService(self.pool, owner_id, THRESHOLD_SECONDS)
+        self._slots = SlotService(self.pool)
         self._loop = SimulatedLoop(
             self.pool,
             advance,
@@ -107,6 +116,7 @@ class Orchestrator:
         """Begin to beat and to loop."""
         self._world.spawn(self.process, self._beat, "heartbeat")
         self._world.spawn(self.process, self._loop.run, "loop")
+        self._world.spawn(self.process, self._sweep, "watch")
 
     def drain(self) -> None:
         """Give up the jobs in order, then end."""
@@ -136,6 +146,12 @@ class Orchestrator:
                     self._faults.note(f"heartbeat {type(error).__name__}")
                     pause = RETRY_SECONDS
             await self._world.pause(self.process, pause)
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._world.pause(self.process, WATCH_SECONDS)
+            with contextlib.suppress(DatabaseUnavailable):
+                await self._slots.sweep()
 
     async def _leave(self) -> None:
         try:

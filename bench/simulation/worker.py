@@ -22,6 +22,7 @@ from core.wire import (
     ClaimOutcome,
     ClaimRequest,
     HeartbeatRequest,
+    ItemOutcome,
     Release,
     ResultAnswer,
     TaskMessage,
@@ -75,6 +76,8 @@ class Worker:
         self._world = outside.world
         self._pool = outside.database.pool(outside.world, self.process, outside.faults, roles.WORKER)
         self._running: dict[str, TaskMessage] = {}
+        self._outcomes: dict[str, list[ItemOutcome]] = {}
+        """Of running batches: what came of the items so far."""
         self._numbers = itertools.count()
         self.draining = False
 
@@ -155,16 +158,35 @@ class Worker:
                 broker.complete(parcel)
 
     async def _work(self, message: TaskMessage) -> None:
-        run_id = f"{self.process.name}-{next(self._numbers)}"
-        await self._world.pause(self.process, self._seconds(message.params))
-        if message.task_id not in self._running:
-            return  # revoked: its process was killed
-        if message.params.get("effect") and not await self._take_effect(message, run_id):
-            self._running.pop(message.task_id, None)
-            return
-        result = self._result(message)
-        if self._running.pop(message.task_id, None) is not None:
+        if message.items is None:
+            result = await self._run(message, message.params)
+        else:
+            result = await self._run_batch(message)
+        self._outcomes.pop(message.task_id, None)
+        if self._running.pop(message.task_id, None) is not None and result is not None:
             self._disk.written[message.task_id] = self._disk.unanswered[message.task_id] = result
+
+    async def _run(self, message: TaskMessage, params: dict[str, Any], item: int | None = None) -> TaskResult | None:
+        """Do one piece of work; None when it may not go on."""
+        run_id = f"{self.process.name}-{next(self._numbers)}"
+        await self._world.pause(self.process, self._seconds(params))
+        if message.task_id not in self._running:
+            return None  # revoked: its process was killed
+        if params.get("effect") and not await self._take_effect(message, run_id, item):
+            return None
+        return self._result(message, params)
+
+    async def _run_batch(self, message: TaskMessage) -> TaskResult | None:
+        """Run the wanted items one after the other."""
+        params = {one["index"]: one["params"] for one in message.params["items"]}
+        outcomes = self._outcomes[message.task_id] = []
+        for index in message.items or ():
+            one = await self._run(message, params[index], index)
+            if one is None:
+                return None
+            outcomes.append(ItemOutcome(index=index, status=one.status, output=one.output, error=one.error))
+        ids = {"task_id": message.task_id, "token": message.token}
+        return TaskResult(**ids, status=TaskStatus.COMPLETED, outcomes=tuple(outcomes))
 
     def _seconds(self, params: dict[str, Any]) -> float:
         chance = self._world.chance
@@ -172,16 +194,16 @@ class Worker:
             return 100_000.0
         return chance.random() * float(params.get("seconds", 5.0))
 
-    async def _take_effect(self, message: TaskMessage, run_id: str) -> bool:
+    async def _take_effect(self, message: TaskMessage, run_id: str, item: int | None) -> bool:
         """Change something in place behind the fence; return whether the task may go on."""
         while message.task_id in self._running:
             try:
                 async with transaction(self._pool) as conn:
                     await hold(conn, message.task_id, message.token)
                     await conn.execute(
-                        "INSERT INTO sim.effects (run_id, task_id, seen_move)"
-                        " VALUES (%s, %s, (SELECT max(move_id) FROM sim.moves)) ON CONFLICT (run_id) DO NOTHING",
-                        (run_id, message.task_id),
+                        "INSERT INTO sim.effects (run_id, task_id, item, seen_move)"
+                        " VALUES (%s, %s, %s, (SELECT max(move_id) FROM sim.moves)) ON CONFLICT (run_id) DO NOTHING",
+                        (run_id, message.task_id, item),
                     )
                 return True
             except FenceLost:
@@ -190,8 +212,8 @@ class Worker:
                 await self._world.pause(self.process, 1.0)
         return False
 
-    def _result(self, message: TaskMessage) -> TaskResult:
-        params, chance = message.params, self._world.chance
+    def _result(self, message: TaskMessage, params: dict[str, Any]) -> TaskResult:
+        chance = self._world.chance
         ids = {"task_id": message.task_id, "token": message.token}
         if chance.random() < params.get("transient", 0.0):
             error = ErrorDetail(code="SIM_FLAKY", message="try again", classification=Classification.TRANSIENT)
@@ -207,7 +229,9 @@ class Worker:
     async def _beat(self) -> None:
         while True:
             waiting: list[TaskMessage | TaskResult] = [*self._running.values(), *self._disk.unanswered.values()]
-            beats = tuple(Beat(task_id=one.task_id, token=one.token) for one in waiting)
+            beats = tuple(
+                Beat(task_id=one.task_id, token=one.token, outcomes=self._said(one.task_id)) for one in waiting
+            )
             request = HeartbeatRequest(worker=self._identity, free=self._free, beats=beats)
             try:
                 answer = await self._call(lambda one, request=request: one.claims.heartbeat(request))  # type: ignore[misc]
@@ -217,6 +241,11 @@ class Worker:
             except NoAnswer:
                 pause = 1.0
             await self._world.pause(self.process, pause)
+
+    def _said(self, task_id: str) -> tuple[ItemOutcome, ...] | None:
+        """Return what came of the items of a running batch so far; None when it is no batch."""
+        outcomes = self._outcomes.get(task_id)
+        return None if outcomes is None else tuple(outcomes)
 
     async def _report(self) -> None:
         while True:
@@ -236,7 +265,10 @@ class Worker:
         return True
 
     async def _leave(self) -> None:
-        releases = tuple(Release(task_id=one.task_id, token=one.token) for one in self._running.values())
+        releases = tuple(
+            Release(task_id=one.task_id, token=one.token, outcomes=self._said(one.task_id))
+            for one in self._running.values()
+        )
         self._running.clear()
         if releases:
             await self._send(releases)

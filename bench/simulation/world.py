@@ -5,6 +5,7 @@ for an answer, or for nothing. Between two turns nothing else runs, so a history
 """
 
 import asyncio
+import contextvars
 import heapq
 import itertools
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 STEP_SECONDS = 60.0
 """Real seconds after which a step counts as hanging."""
 MAX_STEPS = 100_000
+CURRENT: contextvars.ContextVar["Process"] = contextvars.ContextVar("current")
+"""The process whose coroutine it is that runs."""
 TICK_SECONDS = 0.02
 
 
@@ -80,6 +83,7 @@ class World:
         """Start a coroutine of a process; it gets its first turn later."""
 
         async def body() -> None:
+            CURRENT.set(process)
             try:
                 await self.pause(process)
                 await work()

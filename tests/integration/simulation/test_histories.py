@@ -4,14 +4,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bench.simulation.bugs import BUGS
+from bench.simulation.bugs import BUGS, PROFILES
 from bench.simulation.database import SimulatedDatabase
 from bench.simulation.faults import HARSH
-from bench.simulation.history import SMALL, run_history
+from bench.simulation.history import SMALL, Size, run_history
 from repositories import roles
 from tests.support.databases import Database
 
 MOST_SEEDS = 25
+FOUND_BY = {"claim_without_state": 5, "fan_in_by_results": 6, "read_before_lock": 3, "unfenced_result": 7}
+"""Seeds that have found a bug; others are tried when the engine takes other steps than it did."""
+SIZES = {"unfenced_result": Size((4, 6), (60.0, 100.0))}
 
 
 @pytest.fixture
@@ -22,23 +25,21 @@ async def simulated(database: Database) -> AsyncIterator[SimulatedDatabase]:
         yield connected
 
 
-@pytest.mark.parametrize("seed", range(3))
-async def test_a_history_keeps_every_invariant(simulated: SimulatedDatabase, seed: int) -> None:
-    history = await run_history(seed, simulated, size=SMALL)
-    assert history.violations == []
-    assert history.jobs >= 2
-
-
-async def test_a_seed_gives_the_same_history_again(simulated: SimulatedDatabase) -> None:
+async def test_a_seed_keeps_every_invariant_and_gives_the_same_history_again(simulated: SimulatedDatabase) -> None:
     first, second = [await run_history(4, simulated, size=SMALL) for _ in range(2)]
+    assert first.violations == []
+    assert first.jobs >= 2
     assert (first.digest, first.steps, first.faults) == (second.digest, second.steps, second.faults)
-    assert (await run_history(5, simulated, size=SMALL)).digest != first.digest
+    other = await run_history(5, simulated, size=SMALL)
+    assert other.violations == []
+    assert other.digest != first.digest
 
 
 @pytest.mark.parametrize("bug", sorted(BUGS))
 async def test_the_invariants_find_a_planted_bug(simulated: SimulatedDatabase, bug: str) -> None:
-    for seed in range(MOST_SEEDS):
-        history = await run_history(seed, simulated, bug=bug, profile=HARSH)
+    profile, size = PROFILES.get(bug, HARSH), SIZES.get(bug, SMALL)
+    for seed in (FOUND_BY[bug], *range(MOST_SEEDS)):
+        history = await run_history(seed, simulated, bug=bug, profile=profile, size=size)
         if history.violations:
             return
     pytest.fail(f"{bug} was not found in {MOST_SEEDS} seeds")
