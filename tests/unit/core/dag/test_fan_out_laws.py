@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.dag.definition import Workflow
 from core.dag.evaluator import advance
 from core.dag.event_log import ranges
 from core.dag.nodes import Tolerate
@@ -16,6 +17,7 @@ from core.dag.tallies import child_id, items_of, parent_of, tally_of, tolerated_
 from core.statuses import ATTEMPT_FINAL, JOB_FINAL, NODE_FINAL, AttemptState, NodeStatus
 from tests.unit.core.dag.fan_outs import PERMANENT, TRANSIENT, PartialWorld, outcome, workflow_with
 from tests.unit.core.dag.laws import LAWS
+from tests.unit.core.dag.replay import Replay
 
 IN_FLIGHT = frozenset({NodeStatus.DISPATCHED, NodeStatus.RUNNING})
 
@@ -23,9 +25,14 @@ IN_FLIGHT = frozenset({NodeStatus.DISPATCHED, NodeStatus.RUNNING})
 class CountingWorld(PartialWorld):
     """Counts everything anew after every evaluation."""
 
+    def __init__(self, workflow: Workflow, inputs: dict[str, Any]) -> None:
+        self.replay = Replay()
+        super().__init__(workflow, inputs)
+
     def advance(self) -> Decision:
         before = dict(self.state.children)
         decision = super().advance()
+        self.replay.assert_leads_to(self.state, self.events)
         for key, child in before.items():
             if child.status in NODE_FINAL:
                 assert self.state.children[key] == child

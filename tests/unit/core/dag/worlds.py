@@ -11,6 +11,7 @@ from core.dag.evaluator import advance
 from core.dag.state import Decision
 from core.statuses import ATTEMPT_FINAL, JOB_FINAL, NODE_FINAL, AttemptState, NodeStatus, SkipReason
 from tests.unit.core.dag.harness import World, workflow_of
+from tests.unit.core.dag.replay import Replay
 
 RULES = ("all_of", "any_of", "all_done")
 IN_FLIGHT = frozenset({NodeStatus.DISPATCHED, NodeStatus.RUNNING})
@@ -90,6 +91,7 @@ class LawfulWorld(World):
     def __init__(self, workflow: Workflow, skipped: dict[str, SkipReason] | None = None) -> None:
         self.dispatched: set[str] = set()
         self.preset = skipped
+        self.replay = Replay(dict.fromkeys(skipped or {}, "SKIPPED"))
         super().__init__(workflow)
 
     def advance(self) -> Decision:
@@ -103,6 +105,7 @@ class LawfulWorld(World):
         self._dispatches_are_due(decision)
         self._second_evaluation_changes_nothing()
         self._ends_are_clean()
+        self.replay.assert_leads_to(self.state, self.events)
         return decision
 
     def _nothing_final_changed(self, before: Any) -> None:
