@@ -1,80 +1,114 @@
-"""Measures the engine of the embedded stack beside a skeleton without one, in the same run on the same machine.
+"""Measures the engine of the embedded stack beside a skeleton without one and two durable queues, in one run.
 
-W1: start → echo → end, one at a time, from HTTP submit to completed. W2: a chain of ten, time per step. W4: 1,000 W1
-jobs at once. Both sides stand behind the same kind of balancer and use the same database server.
+W1: start → echo → end, one at a time, from HTTP submit to completed. W2: a chain of ten, time per step. W3: a fan-out
+of echo tasks, window 512, then fan_in: tasks a second. W4: many W1 jobs at once, by single and by batch submits. W1 and
+W4 once more right after the large fan-out. The skeleton stands behind the same kind of balancer and, like the durable
+queues, uses the same database server. A queue has no workflows: its W3 and W4 are tasks, by batch and single submits.
 
-    python -m bench.engine [--home FOLDER] [--w1 N] [--w2 N] [--w4 N] [--json FILE]
+    python -m bench.engine [--home FOLDER] [--w1 N] [--w2 N] [--w4 N] [--only engine] [--json FILE]
 """
 
 import argparse
 import asyncio
 import json
-import os
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import aiohttp
-import psycopg
-from psycopg.conninfo import make_conninfo
-from rich.console import Console
-from rich.table import Table
 
-from bench.measures import CpuMeter, Door, all_at_once, one_at_a_time, percentile
-from bench.skeleton import TABLE
-from cli.stack.layout import REPOSITORY, Shape
-from cli.stack.ports import HOST, choose_ports
-from cli.stack.processes import Part, PartSpec, end_parts, wait_until
-from cli.stack.stack import Stack, answers
+from bench.measures import CpuMeter, Door, all_at_once, in_batches, one_at_a_time, percentile
+from bench.peers import PEERS, rates
+from bench.report import AFTER, print_table
+from bench.sides import running_peer, running_skeletons
+from cli.stack.layout import Shape
+from cli.stack.ports import HOST
+from cli.stack.stack import Stack
 from core.identity import CALLER_HEADER, SERVICE_HEADER
-from repositories import roles
 
 CHAIN_STEPS = 10
 WARM_UP = 30
 IN_FLIGHT = 64
-SKELETON_DATABASE = "skeleton"
+SETTLE_SECONDS = 8.0
+IDLE_SECONDS = 10.0
+FAN_OUTS = (1000, 10_000)
 INPUTS = {"message": "bench"}
+Measures = dict[str, float]
+"""By name of the measure; CPU is in milliseconds of all processes together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """How many jobs of each kind are run."""
 
-    w1: int = 500
-    w2: int = 50
+    w1: int = 300
+    w2: int = 20
     w4: int = 1000
 
 
 @dataclass(slots=True)
-class Result:
-    """Milliseconds, but jobs per second for W4; CPU in milliseconds per W4 job, by process."""
+class Bench:
+    """Measures one side through its door."""
 
-    w1_p50: float = 0.0
-    w1_p99: float = 0.0
-    w2_step: float = 0.0
-    w4_rate: float = 0.0
-    w1_cpu: dict[str, float] = field(default_factory=dict)
-    w4_cpu: dict[str, float] = field(default_factory=dict)
+    door: Door
+    pids: dict[str, int]
+    sizes: Sizes
+    found: Measures = field(default_factory=dict)
+    by_process: dict[str, dict[str, float]] = field(default_factory=dict)
 
+    @contextmanager
+    def cpu(self, name: str, count: int) -> Iterator[None]:
+        """Note the CPU per unit that the block costs."""
+        with CpuMeter(self.pids) as meter:
+            yield
+        self.by_process[name] = {part: 1000 * spent / count for part, spent in meter.spent.items()}
+        self.found[f"CPU, ms per {name}"] = 1000 * sum(meter.spent.values()) / count
 
-async def measure(door: Door, pids: dict[str, int], sizes: Sizes, chain: str | None) -> Result:
-    """Run the workloads against one door."""
-    result = Result()
-    await one_at_a_time(WARM_UP, lambda: door.run("echo_test", INPUTS))
-    with CpuMeter(pids) as meter:
-        seconds = await one_at_a_time(sizes.w1, lambda: door.run("echo_test", INPUTS))
-    result.w1_p50, result.w1_p99 = 1000 * percentile(seconds, 0.5), 1000 * percentile(seconds, 0.99)
-    result.w1_cpu = {name: 1000 * spent / sizes.w1 for name, spent in meter.spent.items()}
-    if chain is not None:
-        chains = await one_at_a_time(sizes.w2, lambda: door.run(chain, INPUTS))
-        result.w2_step = 1000 * percentile(chains, 0.5) / CHAIN_STEPS
-    with CpuMeter(pids) as meter:
-        result.w4_rate = sizes.w4 / await all_at_once(sizes.w4, IN_FLIGHT, door, "echo_test", INPUTS)
-    result.w4_cpu = {name: 1000 * spent / sizes.w4 for name, spent in meter.spent.items()}
-    return result
+    async def idle(self) -> None:
+        """Do nothing for a while."""
+        await asyncio.sleep(SETTLE_SECONDS)
+        with CpuMeter(self.pids) as meter:
+            await asyncio.sleep(IDLE_SECONDS)
+        self.found["idle, % of a core"] = 100 * sum(meter.spent.values()) / IDLE_SECONDS
+        self.by_process["idle s"] = {part: 100 * spent / IDLE_SECONDS for part, spent in meter.spent.items()}
+
+    async def warm_up(self) -> None:
+        """Let caches, pools and prepared statements fill."""
+        await one_at_a_time(WARM_UP, lambda: self.door.run("echo_test", INPUTS))
+
+    async def w1(self, when: str = "") -> None:
+        """One job at a time."""
+        with self.cpu(f"W1 job{when}", self.sizes.w1):
+            seconds = await one_at_a_time(self.sizes.w1, lambda: self.door.run("echo_test", INPUTS))
+        self.found[f"W1 p50{when}, ms"] = 1000 * percentile(seconds, 0.5)
+        self.found[f"W1 p99{when}, ms"] = 1000 * percentile(seconds, 0.99)
+
+    async def w2(self) -> None:
+        """A chain at a time."""
+        chains = await one_at_a_time(self.sizes.w2, lambda: self.door.run("chain_10", INPUTS))
+        self.found["W2, ms a step"] = 1000 * percentile(chains, 0.5) / CHAIN_STEPS
+
+    async def w3(self) -> None:
+        """Fan-outs, a small one first to warm up."""
+        await self.door.run("fan_out_test", {"items": list(range(100))})
+        for count in FAN_OUTS:
+            with self.cpu(f"W3 task of {count:,}", count):
+                seconds = await self.door.run("fan_out_test", {"items": list(range(count))})
+            self.found[f"W3 of {count:,}, tasks/s"] = count / seconds
+
+    async def w4(self, when: str = "") -> None:
+        """Many jobs at once, submitted one by one."""
+        with self.cpu(f"W4 job{when}", self.sizes.w4):
+            seconds = await all_at_once(self.sizes.w4, IN_FLIGHT, self.door, "echo_test", INPUTS)
+        self.found[f"W4 single{when}, jobs/s"] = self.sizes.w4 / seconds
+
+    async def w4_batch(self) -> None:
+        """Many jobs by few calls."""
+        with self.cpu("W4 batch job", self.sizes.w4):
+            seconds = await in_batches(self.sizes.w4, IN_FLIGHT, self.door, "echo_test", INPUTS)
+        self.found["W4 batch, jobs/s"] = self.sizes.w4 / seconds
 
 
 @asynccontextmanager
@@ -86,106 +120,67 @@ async def open_session(headers: dict[str, str]) -> AsyncIterator[aiohttp.ClientS
         yield session
 
 
-async def measure_engine(stack: Stack, sizes: Sizes) -> Result:
-    """Measure the engine through its balancer, with the credentials of gateway and operator."""
+def stack_pids(stack: Stack) -> dict[str, int]:
+    """Return the processes of a stack by name, the database too."""
+    return {name: pid for name in ("postgres", *stack.shape.part_names) if (pid := stack.pid(name)) is not None}
+
+
+@asynccontextmanager
+async def engine_door(stack: Stack) -> AsyncIterator[Door]:
+    """Yield the way through the balancer, with the credentials of gateway and operator."""
     keys = stack.credentials.keys
-    pids = {name: pid for name in ("postgres", *stack.shape.part_names) if (pid := stack.pid(name)) is not None}
     async with open_session({CALLER_HEADER: keys["operator"], SERVICE_HEADER: keys["gateway"]}) as session:
-        return await measure(Door(session, f"{stack.urls.orchestrator}/api/v1", "?wait=30"), pids, sizes, "chain_10")
+        yield Door(session, f"{stack.urls.orchestrator}/api/v1", "?wait=30")
 
 
-async def measure_skeleton(stack: Stack, parts: dict[str, Part], port: int, sizes: Sizes) -> Result:
-    """Measure the skeleton through its own balancer."""
-    pids = {name: part.pid for name, part in parts.items()}
-    if (pid := stack.pid("postgres")) is not None:
-        pids["postgres"] = pid
+async def measure_engine(stack: Stack, sizes: Sizes) -> Bench:
+    """Run everything on the engine."""
+    async with engine_door(stack) as door:
+        bench = Bench(door, stack_pids(stack), sizes)
+        await bench.idle()
+        await bench.warm_up()
+        for step in (bench.w1, bench.w2, bench.w4, bench.w4_batch, bench.w3):
+            await step()
+        await bench.w1(AFTER)
+        await bench.w4(AFTER)
+    return bench
+
+
+async def measure_skeleton(pids: dict[str, int], port: int, sizes: Sizes) -> Bench:
+    """Run what a skeleton can."""
     async with open_session({}) as session:
-        return await measure(Door(session, f"http://{HOST}:{port}"), pids, sizes, None)
+        bench = Bench(Door(session, f"http://{HOST}:{port}"), pids, sizes)
+        await bench.warm_up()
+        await bench.w1()
+        await bench.w4()
+    return bench
 
 
-def make_database(stack: Stack) -> str:
-    """Return how the skeletons reach a database of their own, with their table, on the same server."""
-    with psycopg.connect(stack.cluster.admin_conninfo(), autocommit=True) as conn:
-        conn.execute(f"DROP DATABASE IF EXISTS {SKELETON_DATABASE}")
-        conn.execute(f"CREATE DATABASE {SKELETON_DATABASE} OWNER {roles.DEPLOY}")
-    dsn = make_conninfo(
-        host=HOST,
-        port=stack.plan.ports["postgres"],
-        dbname=SKELETON_DATABASE,
-        user=roles.DEPLOY,
-        password=stack.credentials.passwords[roles.DEPLOY],
-    )
-    with psycopg.connect(dsn) as conn:
-        conn.execute(TABLE)
-    return dsn
+async def measure_peer(name: str, dsn: str, sizes: Sizes) -> Measures:
+    """Run what a queue can."""
+    single, batches = await rates(PEERS[name], dsn, singles=sizes.w4, fans=(sizes.w4, *FAN_OUTS))
+    fans = {f"W3 of {count:,}, tasks/s": batches[count] for count in FAN_OUTS}
+    return {"W4 single, jobs/s": single, "W4 batch, jobs/s": batches[sizes.w4], **fans}
 
 
-@contextmanager
-def running_skeletons(stack: Stack) -> Iterator[tuple[dict[str, Part], int]]:
-    """Run two skeletons behind a balancer, like the two orchestrators."""
-    ports = choose_ports(("balancer", "skeleton-1", "skeleton-2"), {})
-    dsn = make_database(stack)
-    parts: dict[str, Part] = {}
-    for name in ("skeleton-1", "skeleton-2"):
-        settings = {"SKELETON_DSN": dsn, "SKELETON_PORT": str(ports[name])}
-        parts[name] = _start(stack, name, ["-m", "bench.skeleton"], settings)
-    upstreams = [word for name in ("skeleton-1", "skeleton-2") for word in ("--upstream", f"{HOST}:{ports[name]}")]
-    listen = ["-m", "cli.stack.balancer", "--listen", f"{HOST}:{ports['balancer']}"]
-    parts["balancer"] = _start(stack, "skeleton-balancer", [*listen, *upstreams], {})
-    try:
-        for name in ("skeleton-1", "skeleton-2", "balancer"):
-            url = f"http://{HOST}:{ports[name]}/readyz"
-            if not wait_until(lambda url=url: answers(url), 30):  # type: ignore[misc]
-                raise RuntimeError(f"{name} did not start; see {stack.home.log(name)}")
-        yield parts, ports["balancer"]
-    finally:
-        end_parts(list(parts.values()), 5)
-
-
-def _start(stack: Stack, name: str, arguments: list[str], settings: dict[str, str]) -> Part:
-    environment = {"PATH": os.environ["PATH"], **settings}
-    log, record = stack.home.log(name), stack.home.record(name)
-    return Part.start(PartSpec(name, [sys.executable, *arguments], environment, log, record, REPOSITORY))
-
-
-def print_tables(engine: Result, skeleton: Result) -> None:
-    """Print both results side by side with their ratio."""
-    console = Console()
-    table = Table("measure", "engine", "skeleton", "ratio", title="Engine beside a skeleton", title_justify="left")
-    rows = {
-        "W1 p50, ms": (engine.w1_p50, skeleton.w1_p50),
-        "W1 p99, ms": (engine.w1_p99, skeleton.w1_p99),
-        "W2 per step, ms": (engine.w2_step, None),
-        "W4, jobs/s": (engine.w4_rate, skeleton.w4_rate),
-    }
-    for name, (mine, floor) in rows.items():
-        ratio = "–" if floor is None else f"{mine / floor:.2f}"
-        table.add_row(name, f"{mine:.2f}", "–" if floor is None else f"{floor:.2f}", ratio)
-    console.print(table)
-    for title, result in (("engine", engine), ("skeleton", skeleton)):
-        console.print(_cpu_table(title, result))
-
-
-def _cpu_table(title: str, result: Result) -> Table:
-    table = Table("process", "W1", "W4", title=f"CPU ms per job, {title}", title_justify="left")
-    for name in sorted(result.w1_cpu):
-        table.add_row(name, f"{result.w1_cpu[name]:.2f}", f"{result.w4_cpu[name]:.2f}")
-    table.add_section()
-    table.add_row("all", f"{sum(result.w1_cpu.values()):.2f}", f"{sum(result.w4_cpu.values()):.2f}")
-    return table
-
-
-def run(home: Path, sizes: Sizes) -> tuple[Result, Result]:
-    """Start a stack of its own, measure both sides, stop everything."""
+def run(home: Path, sizes: Sizes, wanted: Callable[[str], bool]) -> tuple[dict[str, Measures], Bench]:
+    """Start a stack of its own, measure every side, stop everything."""
     stack = Stack(home, ports={}, shape=Shape(overrides={"all": {"LOG_LEVEL": "WARNING"}}))
     stack.start()
+    sides: dict[str, Measures] = {}
     try:
         engine = asyncio.run(measure_engine(stack, sizes))
-        with running_skeletons(stack) as (parts, port):
-            skeleton = asyncio.run(measure_skeleton(stack, parts, port, sizes))
+        sides["engine"] = engine.found
+        if wanted("skeleton"):
+            with running_skeletons(stack) as (pids, port):
+                pids["postgres"] = stack_pids(stack)["postgres"]
+                sides["skeleton"] = asyncio.run(measure_skeleton(pids, port, sizes)).found
+        for name in filter(wanted, PEERS):
+            with running_peer(stack, name) as dsn:
+                sides[name] = asyncio.run(measure_peer(name, dsn, sizes))
     finally:
         stack.stop()
-    return engine, skeleton
+    return sides, engine
 
 
 def main() -> None:
@@ -194,15 +189,20 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="Folder of the stack; default: a temporary one.")
     for name in ("w1", "w2", "w4"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Sizes(), name))
-    parser.add_argument("--json", type=Path, help="Also write the numbers here.")
+    parser.add_argument("--only", action="append", help="A side to measure beside the engine; default: all.")
+    parser.add_argument("--json", type=Path, help="Also write the numbers here, CPU by process too.")
     arguments = parser.parse_args()
     sizes = Sizes(arguments.w1, arguments.w2, arguments.w4)
     with tempfile.TemporaryDirectory(prefix="geodag-bench-") as folder:
         Path(folder).chmod(0o755)
-        engine, skeleton = run(arguments.home or Path(folder), sizes)
-    print_tables(engine, skeleton)
+        sides, engine = run(
+            arguments.home or Path(folder), sizes, lambda side: arguments.only is None or side in arguments.only
+        )
+    print_table(sides)
     if arguments.json:
-        arguments.json.write_text(json.dumps({"engine": asdict(engine), "skeleton": asdict(skeleton)}, indent=2))
+        arguments.json.write_text(
+            json.dumps({"sizes": asdict(sizes), "sides": sides, "cpu": engine.by_process}, indent=2)
+        )
 
 
 if __name__ == "__main__":

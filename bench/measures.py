@@ -12,6 +12,8 @@ import aiohttp
 import psutil
 
 Json = dict[str, Any]
+BATCH = 250
+"""Jobs in one batch submit."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -67,6 +69,13 @@ class Door:
             answer.raise_for_status()
             return str((await answer.json())["job_id"])
 
+    async def create_many(self, workflow_id: str, inputs: Json, count: int) -> list[str]:
+        """Create jobs by one call and return their ids."""
+        body = {"jobs": [{"workflow_id": workflow_id, "inputs": inputs}] * count}
+        async with self.session.post(f"{self.base}/jobs/batch", json=body) as answer:
+            answer.raise_for_status()
+            return [str(job["job_id"]) for job in (await answer.json())["jobs"]]
+
     async def finished(self, job_id: str) -> Json:
         """Return a job once it is final."""
         while True:
@@ -98,13 +107,26 @@ async def all_at_once(count: int, in_flight: int, door: Door, workflow_id: str, 
         async with gate:
             return await door.create(workflow_id, inputs)
 
+    began = time.perf_counter()
+    ids = await asyncio.gather(*(create() for _ in range(count)))
+    await _all_completed(door, ids, gate)
+    return time.perf_counter() - began
+
+
+async def in_batches(count: int, in_flight: int, door: Door, workflow_id: str, inputs: Json) -> float:
+    """Return the seconds from the first of some batch submits to the last completed job."""
+    began = time.perf_counter()
+    batches = [min(BATCH, count - start) for start in range(0, count, BATCH)]
+    created = await asyncio.gather(*(door.create_many(workflow_id, inputs, size) for size in batches))
+    await _all_completed(door, [job_id for ids in created for job_id in ids], asyncio.Semaphore(in_flight))
+    return time.perf_counter() - began
+
+
+async def _all_completed(door: Door, job_ids: Sequence[str], gate: asyncio.Semaphore) -> None:
     async def finish(job_id: str) -> str:
         async with gate:
             return str((await door.finished(job_id))["status"])
 
-    began = time.perf_counter()
-    ids = await asyncio.gather(*(create() for _ in range(count)))
-    ends = await asyncio.gather(*(finish(job_id) for job_id in ids))
+    ends = await asyncio.gather(*(finish(job_id) for job_id in job_ids))
     if set(ends) != {"COMPLETED"}:
         raise RuntimeError(f"not every job completed: {sorted(set(ends))}")
-    return time.perf_counter() - began
