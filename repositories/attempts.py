@@ -114,7 +114,7 @@ class AttemptRepository:
                     ELSE coalesce(a.outcomes, '[]'::jsonb) || u.outcomes END
             FROM jsonb_to_recordset(%s::jsonb)
                 AS u(task_id text, progress jsonb, peak_rss_bytes bigint, outcomes jsonb)
-            WHERE a.task_id = ANY(%s) AND a.task_id = u.task_id AND a.state = 'leased'
+            WHERE a.task_id = ANY(%s) AND a.task_id = u.task_id AND a.state IS NOT DISTINCT FROM 'leased'
             """,
             (lease_seconds, document(beats), [beat["task_id"] for beat in beats]),
         )

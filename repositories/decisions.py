@@ -45,7 +45,7 @@ updated_nodes AS (
         output_ref jsonb, outcomes jsonb, slot_key text, error jsonb, ready_at timestamptz,
         first_dispatched_at timestamptz, dispatched_at timestamptz, started_at timestamptz,
         completed_at timestamptz)
-    WHERE n.job_id = ANY(%(node_job_ids)s) AND n.node_id = ANY(%(node_ids)s)
+    WHERE n.job_id = ANY(%(node_job_ids)s) AND n.parent_node_id IS NULL AND n.node_id = ANY(%(node_ids)s)
         AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
     RETURNING n.node_id
 ),
@@ -172,7 +172,7 @@ class DecisionRepository:
 
         Args:
             jobs: Rows one version above what is stored.
-            nodes: Rows with `from_status`, the status they were read in.
+            nodes: Rows of vertices with `from_status`, the status they were read in; children are written elsewhere.
             new_attempts: Rows to insert.
             attempts: {task_id, state, …}: live attempts that end or are sent again.
             new_results: Inbox rows to insert; one that is there already stays as it is.
@@ -228,8 +228,8 @@ class DecisionRepository:
             running AS (
                 UPDATE dagapp.dag_node_states AS n SET status = 'RUNNING', started_at = doc.now, waiting_for = NULL
                 FROM doc
-                WHERE n.job_id = ANY(%(job_ids)s) AND n.node_id = ANY(%(node_ids)s) AND n.task_id = ANY(%(task_ids)s)
-                    AND n.status = 'DISPATCHED'
+                WHERE n.job_id = ANY(%(job_ids)s) AND n.parent_node_id IS NULL AND n.node_id = ANY(%(node_ids)s)
+                    AND n.task_id = ANY(%(task_ids)s) AND n.status = 'DISPATCHED'
             )
             INSERT INTO dagapp.dag_job_events
                 (job_id, node_id, task_id, event_type, event_status, event_data, created_at)

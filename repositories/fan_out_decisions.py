@@ -66,13 +66,21 @@ changed AS (
         retries_used integer, losses_used integer, not_before timestamptz, waiting_for jsonb, output jsonb,
         output_ref jsonb, outcomes jsonb, error jsonb, ready_at timestamptz, first_dispatched_at timestamptz,
         dispatched_at timestamptz, started_at timestamptz, completed_at timestamptz)
-    WHERE n.job_id = ANY(%(job_ids)s) AND n.node_id = ANY(%(node_ids)s)
+    WHERE n.ctid = ANY(ARRAY(
+            SELECT found.ctid FROM unnest(%(job_ids)s::text[], %(node_ids)s::text[]) AS w(job_id, node_id)
+            CROSS JOIN LATERAL (
+                SELECT c.ctid FROM dagapp.dag_node_states AS c
+                WHERE c.job_id = w.job_id AND c.node_id = w.node_id LIMIT 1) AS found))
         AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
     RETURNING n.node_id
 )
 SELECT count(*) FROM changed
 """
-"""One statement for `FanOutDecisionRepository.write`, apart from it for its length."""
+"""One statement for `FanOutDecisionRepository.write`, apart from it for its length.
+
+Children are found by their whole key, one after the other, and updated where they lie, which nobody changes while the
+job is held: with `= ANY` on both columns the planner reads every child of the job.
+"""
 
 
 class FanOutDecisionRepository:
@@ -108,7 +116,7 @@ class FanOutDecisionRepository:
                     opened=opened, fan_outs=fan_outs, items=items, created=created, changed=changed
                 ),
                 "fan_out_jobs": list({row["job_id"] for row in fan_outs}),
-                "job_ids": list({row["job_id"] for row in changed}),
-                "node_ids": list({row["node_id"] for row in changed}),
+                "job_ids": [row["job_id"] for row in changed],
+                "node_ids": [row["node_id"] for row in changed],
             },
         )

@@ -88,9 +88,8 @@ class FanOutRepository:
         )
 
     async def children(self, keys: Iterable[tuple[str, str]]) -> Pending[NodeState]:
-        """Return children by job and node id."""
+        """Return children by job and node id, each looked up by its whole key: a job may have a million."""
         wanted = list(keys)
-        job_ids, node_ids = [job for job, _ in wanted], [node for _, node in wanted]
         return await send(
             self._conn,
             class_row(NodeState),
@@ -99,15 +98,19 @@ class FanOutRepository:
                 n.skip_reason, n.waiting_for, n.input_params, n.params_override, n.output, n.error, n.parent_node_id,
                 n.fan_out_index, n.ready_at, n.first_dispatched_at, n.dispatched_at, n.started_at, n.completed_at,
                 n.input_ref, n.output_ref, n.outcomes, n.slot_key
-            FROM dagapp.dag_node_states AS n, unnest(%(jobs)s::text[], %(nodes)s::text[]) AS w(job_id, node_id)
-            WHERE n.job_id = ANY(%(jobs)s) AND n.node_id = ANY(%(nodes)s)
-                AND n.job_id = w.job_id AND n.node_id = w.node_id
+            FROM unnest(%s::text[], %s::text[]) AS w(job_id, node_id)
+            CROSS JOIN LATERAL (
+                SELECT * FROM dagapp.dag_node_states AS c
+                WHERE c.job_id = w.job_id AND c.node_id = w.node_id LIMIT 1) AS n
             """,
-            {"jobs": job_ids, "nodes": node_ids},
+            ([job for job, _ in wanted], [node for _, node in wanted]),
         )
 
     async def waiting(self, job_ids: Iterable[str], *, due: bool) -> Pending[NodeState]:
-        """Return the children of these jobs that wait for a time, or only those whose time has come."""
+        """Return the children of these jobs that wait for a time, or only those whose time has come.
+
+        The time stands in a bound of its own, so that the index of those that wait is the one to take.
+        """
         return await send(
             self._conn,
             class_row(NodeState),
@@ -118,7 +121,7 @@ class FanOutRepository:
                 slot_key
             FROM dagapp.dag_node_states
             WHERE job_id = ANY(%s) AND parent_node_id IS NOT NULL AND not_before IS NOT NULL
-                AND (NOT %s OR not_before <= dagapp.clock())
+                AND not_before <= (SELECT CASE WHEN %s THEN dagapp.clock() ELSE 'infinity' END)
             """,
             (list(job_ids), due),
         )
@@ -153,7 +156,7 @@ class FanOutRepository:
             FROM dagapp.dag_attempts WHERE task_id = ANY(ARRAY(
                 SELECT task_id FROM dagapp.dag_node_states
                 WHERE job_id = ANY(%s) AND parent_node_id IS NOT NULL AND not_before IS NOT NULL
-                    AND (NOT %s OR not_before <= dagapp.clock())))
+                    AND not_before <= (SELECT CASE WHEN %s THEN dagapp.clock() ELSE 'infinity' END)))
             """,
             (list(job_ids), due),
         )
@@ -204,7 +207,7 @@ class FanOutRepository:
                     AND split_part(a.node_id, '__', 1) = w.node_id AND timer > dagapp.clock()),
                 (SELECT min(n.not_before) FROM dagapp.dag_node_states AS n
                  WHERE n.job_id = w.job_id AND n.parent_node_id IS NOT NULL AND n.not_before IS NOT NULL
-                    AND n.parent_node_id = w.node_id AND n.not_before > dagapp.clock())) AS at
+                    AND split_part(n.node_id, '__', 1) = w.node_id AND n.not_before > dagapp.clock())) AS at
             FROM unnest(%s::text[], %s::text[]) AS w(job_id, node_id)
             """,
             ([job for job, _ in wanted], [node for _, node in wanted]),

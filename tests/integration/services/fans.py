@@ -30,6 +30,10 @@ nodes:
   join: {{type: fan_in, next: end}}
   end: {{type: end}}
 """
+END_BACKOFFS = """
+UPDATE dagapp.dag_node_states SET not_before = dagapp.clock()
+WHERE job_id = %s AND parent_node_id IS NOT NULL AND not_before IS NOT NULL
+"""
 ERROR = {"code": "BROKEN", "message": "it broke"}
 
 
@@ -110,9 +114,7 @@ class Fans:
 
     async def let_time_pass(self) -> None:
         """Let every timer of a child be due now."""
-        await self.engine.query(
-            "UPDATE dagapp.dag_node_states SET not_before = dagapp.clock() WHERE not_before IS NOT NULL"
-        )
+        await self.engine.query(END_BACKOFFS, self.job_id)
         await self.engine.query(
             "UPDATE dagapp.dag_attempts SET redispatch_at = dagapp.clock() WHERE redispatch_at IS NOT NULL"
         )
