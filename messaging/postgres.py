@@ -249,7 +249,7 @@ class PostgresTaskReceiver:
                     AND (idle = EXISTS (SELECT FROM taken)
                         OR seen_at < dagapp.clock() - make_interval(secs => %(seen)s))
             )
-            SELECT message_id, delivery_count, body
+            SELECT message_id, delivery_count, body::text
             FROM taken CROSS JOIN set_config('synchronous_commit', 'off', true)
             ORDER BY priority DESC, enqueued_at, message_id
             """,
@@ -359,7 +359,7 @@ class PostgresTaskReceiver:
 def _delivery(row: TupleRow) -> Delivery:
     identifier, delivery_count, body = row
     try:
-        message = TaskMessage.model_validate(body)
+        message = TaskMessage.model_validate_json(body)
     except ValidationError as error:
         places = sorted({".".join(str(part) for part in problem["loc"]) for problem in error.errors()})
         return Delivery(None, identifier, delivery_count - 1, None, f"not a task message: {', '.join(places)}")

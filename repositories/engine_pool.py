@@ -1,8 +1,10 @@
-"""The pool of the orchestrator's hot statements: as `database.async_pool`, without its cost on every checkout.
+"""Connections for hot statements: the orchestrator's pool, and the one that a worker receives messages on.
+
+The pool is as `database.async_pool`, without its cost on every checkout.
 
 Planning costs more than running these statements, so they are prepared, and their plans do not depend on statistics
 (`= ANY(keys)`, no sequential scans). Behind a transaction pooler a prepared statement may not be there any more: then
-this is the ordinary pool.
+these are ordinary connections.
 """
 
 import select
@@ -17,7 +19,9 @@ from repositories.database import (
     RECONNECT_TIMEOUT_SECONDS,
     AsyncPool,
     async_pool,
+    listen,
     make_conninfo,
+    translated,
 )
 from repositories.piped import PipedConnection
 
@@ -25,6 +29,20 @@ PREPARE_THRESHOLD = sys.maxsize
 """Only transactions that are piped prepare. If psycopg prepared too, it would deallocate all statements, theirs with
 its own, after every rollback."""
 OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
+
+
+QUEUE_OPTIONS = f"{OPTIONS} -c enable_bitmapscan=off"
+"""Messages are read in the order of their index, from its start, and not all of them to be sorted."""
+
+
+async def queue_connection(dsn: str, *, name: str, pooled: bool) -> AsyncConnection[Any]:
+    """Open the autocommit connection of a receiver; `pooled` says that `dsn` leads to a transaction pooler."""
+    if pooled:
+        return await listen(dsn, name=name)
+    with translated():
+        return await AsyncConnection.connect(
+            make_conninfo(dsn, name), autocommit=True, prepare_threshold=PREPARE_THRESHOLD, options=QUEUE_OPTIONS
+        )
 
 
 def engine_pool(dsn: str, *, name: str, max_size: int, pooled: bool) -> AsyncPool:

@@ -17,6 +17,7 @@ from handlers.registry import IMPLEMENTATIONS
 from messaging.postgres import PostgresTaskReceiver
 from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import async_pool, listen
+from repositories.engine_pool import queue_connection
 from repositories.logs import setup_logging
 from worker.app import Outside, Worker
 from worker.settings import WorkerSettings
@@ -37,7 +38,8 @@ async def serve(settings: WorkerSettings) -> None:
     async with async_pool(settings.conninfo(), name=name, min_size=0, max_size=4) as pool:
 
         async def connect() -> AsyncConnection:
-            return await listen(settings.conninfo(), name=f"{name}-queue")
+            pooled = settings.listen_conninfo() != settings.conninfo()
+            return await queue_connection(settings.conninfo(), name=f"{name}-queue", pooled=pooled)
 
         async def connect_to_listen() -> AsyncConnection:
             return await listen(settings.listen_conninfo(), name=f"{name}-listener")
