@@ -76,6 +76,7 @@ from services.recover import OutageGuard, RecoverService
 from services.reopening import OF_VERSIONS
 from services.results import ResultService
 from services.slots import SlotService
+from services.submits import Submits
 from services.work import pipelined
 
 log = logging.getLogger(__name__)
@@ -187,6 +188,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         auth=Authenticator(identity),
         shelf=shelf,
         jobs=jobs_service,
+        submits=Submits(pool, jobs_service),
         results=ResultService(pool, advance),
         claims=ClaimService(pool, settings.lease_seconds, sealer),
         commands=commands,

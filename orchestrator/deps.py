@@ -38,6 +38,7 @@ from services.payload_desk import PayloadDesk
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
 from services.slots import SlotService
+from services.submits import Submits
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_CALLBACK_BYTES = 64 * 1024 * 1024
@@ -62,6 +63,7 @@ class Context:
     auth: Authenticator
     shelf: Shelf
     jobs: JobService
+    submits: Submits
     results: ResultService
     claims: ClaimService
     commands: CommandService

@@ -18,7 +18,6 @@ from repositories.events import EventRepository
 from repositories.jobs import JobRepository
 from services.commands import UNSUCCESSFUL, Order
 from services.insight import NodeInsight
-from services.work import pipelined
 
 MAX_WAIT_SECONDS = 300.0
 
@@ -145,8 +144,7 @@ async def create_job(request: Request) -> Response:
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CreateJob)
     order, ends = await ctx.jobs.order(**dict(wanted), submitted_by=caller.subject), ctx.waiters.ends
-    async with pipelined(ctx.pool) as conn:
-        (made,) = await ctx.jobs.create_or_find(conn, [order])
+    made = await ctx.submits.create(order)
     job = made.job
     if not made.existing:
         ctx.waiters.created([job], ends)
