@@ -3,13 +3,13 @@
 Who decides comes from the credential, never from a body.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from core.b2b import MAX_BATCH, AssetIdText, Contract, Ordinal, Prose
 from core.errors import ErrorDetail
-from core.models.business import ApprovalState, Clearance, Exposure
+from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState
 
 Reason = Annotated[Prose, Field(min_length=1)]
 Revision = Annotated[int, Field(ge=1)]
@@ -69,6 +69,61 @@ class UnpublishRequest(Contract):
     dry_run: bool = True
 
 
+class AssetView(Contract):
+    """An asset as its platform's people and reviewers read it."""
+
+    asset_id: str
+    platform_id: str
+    platform_refs: dict[str, str]
+    data_type: str
+    clearance_state: Clearance
+    exposure: Exposure
+    latest_approved_version_ordinal: int | None
+    version_ordinals: list[int] = Field(description="Versions that the caller may know of.")
+    created_at: str
+    updated_at: str
+
+
+class AssetList(Contract):
+    """200 of assets: the newest first."""
+
+    assets: list[AssetView]
+    next_after: str | None
+
+
+class VersionView(Contract):
+    """A version with its validation report; errors as for partners."""
+
+    asset_id: str
+    platform_id: str
+    version_ordinal: int
+    version_label: str
+    revision: int
+    title: str
+    description: str | None
+    tags: list[str]
+    access_level: str
+    approval_state: ApprovalState
+    processing_state: ProcessingState
+    rejection_reason: str | None
+    content_hash: str | None
+    blob_size_bytes: int | None
+    stac_item_id: str | None
+    stac_collection_id: str | None
+    report: dict[str, Any] | None
+    findings: list[Any]
+    error: ErrorDetail | None
+    next_actions: list[str]
+    created_at: str
+    updated_at: str
+
+
+class VersionList(Contract):
+    """200 of versions: the oldest first."""
+
+    versions: list[VersionView]
+
+
 class AssetAddress(Contract):
     """What the alias `/api/platform/unpublish` carries beside its own body."""
 
@@ -79,6 +134,18 @@ class VersionAddress(AssetAddress):
     """What the aliases `/api/platform/approve|reject` carry beside the decision's own body."""
 
     version_ordinal: Ordinal
+
+
+class AddressedApproval(VersionAddress, ApproveRequest):
+    """Body of `/api/platform/approve`."""
+
+
+class AddressedRejection(VersionAddress, RejectRequest):
+    """Body of `/api/platform/reject`."""
+
+
+class AddressedUnpublish(AssetAddress, UnpublishRequest):
+    """Body of `/api/platform/unpublish`."""
 
 
 class ReviewAnswer(Contract):

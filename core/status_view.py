@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass as checked
 
 from core import lifecycle
 from core.access import AssetFacts, Audience, Door, VersionFacts, audiences, decide, visible
 from core.b2b import StatusView
+from core.b2b_assets import AssetView, VersionView
 from core.errors import ErrorDetail
 from core.identity import Caller, Role
 from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState, RequestState
@@ -138,10 +138,6 @@ class AssetFilter:
     """Only those with an approved version that is cleared."""
 
 
-_ASSET: Final = TypeAdapter(AssetRow)
-_VERSION: Final = TypeAdapter(VersionRow)
-
-
 def partner_error(detail: Mapping[str, Any]) -> ErrorDetail:
     """Return an error as a partner may read it: what he can not mend is told by code and `error_id` alone."""
     error = ErrorDetail.model_validate(detail).model_copy(update={"node_id": None, "attempts": ()})
@@ -182,18 +178,24 @@ def listed_for(caller: Caller, wanted: AssetFilter) -> AssetFilter | None:
     return replace(wanted, platform_id=caller.platform_id, published=published)
 
 
-def asset_view(asset: AssetRow, versions: Sequence[VersionRow]) -> Json:
+def asset_view(asset: AssetRow, versions: Sequence[VersionRow]) -> AssetView:
     """Return an asset as its platform's people and reviewers read it, with the ordinals they may know of."""
-    view: Json = _ASSET.dump_python(asset, mode="json")
-    return view | {"version_ordinals": [v.version_ordinal for v in versions]}
+    facts = {name: getattr(asset, name) for name in AssetView.model_fields if hasattr(asset, name)}
+    times = {"created_at": asset.created_at.isoformat(), "updated_at": asset.updated_at.isoformat()}
+    return AssetView(**facts | times, version_ordinals=[v.version_ordinal for v in versions])
 
 
-def version_view(version: VersionRow) -> Json:
+def version_view(version: VersionRow) -> VersionView:
     """Return a version with its validation report; errors as for partners."""
-    view: Json = _VERSION.dump_python(version, mode="json")
-    error = None if version.error is None else partner_error(version.error).model_dump(mode="json")
-    actions = lifecycle.next_actions(version.approval_state, version.processing_state)
-    return view | {"error": error, "next_actions": list(actions)}
+    facts = {name: getattr(version, name) for name in VersionView.model_fields if hasattr(version, name)}
+    times = {"created_at": version.created_at.isoformat(), "updated_at": version.updated_at.isoformat()}
+    told = {
+        "tags": list(version.tags),
+        "findings": list(version.findings),
+        "error": None if version.error is None else partner_error(version.error),
+        "next_actions": list(lifecycle.next_actions(version.approval_state, version.processing_state)),
+    }
+    return VersionView(**facts | times | told)
 
 
 def may_see_request(caller: Caller, platform_id: str) -> bool:

@@ -20,6 +20,7 @@ def build_gateway(settings: GatewaySettings) -> Gateway:
         auth=Authenticator(build_identity(settings)),
         orchestrator=orchestrator,
         targets={"orchestrator": orchestrator, **others},
+        version=settings.build_id,
         config=settings.redacted(),
         queries=GatewayQueries(settings.conninfo()),
         urls=PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url),

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -17,6 +17,7 @@ from core.errors import ErrorDetail, GeodagError, PayloadTooLarge
 from core.status_view import PublicUrls
 from function.auth import Authenticator
 from function.client import OrchestratorClient, Reply
+from function.contract.table import ROUTES
 from function.errors import problem, problem_response
 from function.queries import GatewayQueries
 
@@ -35,6 +36,8 @@ class Gateway:
     urls: PublicUrls
     targets: Mapping[str, OrchestratorClient]
     """What the proxy may reach, the orchestrator among it."""
+    version: str
+    """Of the build."""
     config: Mapping[str, str | int | float | bool | None]
     """Its settings as operators may see them."""
 
@@ -106,10 +109,12 @@ def segment(value: str) -> str:
     return quote(value, safe="")
 
 
-def add(blueprint: func.Blueprint, name: str, route: str, methods: Sequence[str], endpoint: Endpoint) -> None:
-    """Register an endpoint under its whole path; our own credentials guard it, not the host's keys."""
-    framed = _framed(name, endpoint)
-    triggered = blueprint.route(route=route, methods=list(methods), auth_level=func.AuthLevel.ANONYMOUS)(framed)
+def add(blueprint: func.Blueprint, name: str, endpoint: Endpoint) -> None:
+    """Register an endpoint where the contract's table says; our own credentials guard it, not the host's keys."""
+    route, framed = ROUTES[name], _framed(name, endpoint)
+    triggered = blueprint.route(route=route.template, methods=[route.method], auth_level=func.AuthLevel.ANONYMOUS)(
+        framed
+    )
     blueprint.function_name(name)(triggered)
 
 

@@ -1,8 +1,7 @@
 """Reads for partners and reviewers on the orchestrator; the gateway answers the same from its views."""
 
-from typing import Any
-
 from core.b2b import StatusView, is_key
+from core.b2b_assets import AssetView, VersionList
 from core.errors import NotFound
 from core.identity import Caller
 from core.status_view import (
@@ -19,8 +18,6 @@ from core.status_view import (
 from repositories.assets import AssetRepository
 from repositories.database import AsyncPool, transaction
 from repositories.requests import RequestRepository
-
-Json = dict[str, Any]
 
 
 class StatusService:
@@ -45,12 +42,12 @@ class StatusService:
         async with transaction(self._pool) as conn:
             return await RequestRepository(conn).facts(request_id)
 
-    async def versions(self, caller: Caller, asset_id: str) -> list[Json]:
+    async def versions(self, caller: Caller, asset_id: str) -> VersionList:
         """Return the versions of an asset that the caller may know of, oldest first."""
         _, shown = await self._visible(caller, asset_id)
-        return [version_view(version) for version in shown]
+        return VersionList(versions=[version_view(version) for version in shown])
 
-    async def asset(self, caller: Caller, asset_id: str) -> Json:
+    async def asset(self, caller: Caller, asset_id: str) -> AssetView:
         """Return an asset of which the caller may know at least one version."""
         return asset_view(*await self._visible(caller, asset_id))
 

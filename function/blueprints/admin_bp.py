@@ -18,14 +18,14 @@ def build(gateway: Gateway) -> func.Blueprint:
     """Return the blueprint."""
     blueprint = func.Blueprint()
     endpoints = AdminEndpoints(gateway)
-    add(blueprint, "admin_health", "api/admin/health", ["GET"], endpoints.health)
-    add(blueprint, "admin_config", "api/admin/config", ["GET"], endpoints.config)
-    add(blueprint, "admin_audit", "api/admin/audit", ["GET"], endpoints.proxied("/api/v1/audit", _AUDIT_FILTERS))
+    add(blueprint, "admin_health", endpoints.health)
+    add(blueprint, "admin_config", endpoints.config)
+    add(blueprint, "admin_audit", endpoints.proxied("/api/v1/audit", _AUDIT_FILTERS))
     active = endpoints.proxied("/api/v1/jobs", ("limit",), {"status": "RUNNING"})
-    add(blueprint, "admin_active_jobs", "api/admin/active-jobs", ["GET"], active)
+    add(blueprint, "admin_active_jobs", active)
     events = endpoints.proxied("/api/v1/events", ("limit", "after"))
-    add(blueprint, "admin_recent_events", "api/admin/recent-events", ["GET"], events)
-    add(blueprint, "admin_workflows", "api/admin/workflows", ["GET"], endpoints.proxied("/api/v1/workflows", ()))
+    add(blueprint, "admin_recent_events", events)
+    add(blueprint, "admin_workflows", endpoints.proxied("/api/v1/workflows", ()))
     return blueprint
 
 

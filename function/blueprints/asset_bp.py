@@ -7,7 +7,7 @@ from typing import Final
 import azure.functions as func
 
 from core import b2b, paging
-from core.b2b_assets import AssetAddress, CommentList, VersionAddress
+from core.b2b_assets import AssetAddress, AssetList, CommentList, VersionAddress, VersionList
 from core.errors import NotFound
 from core.identity import Caller
 from core.review_view import comment_views
@@ -23,8 +23,6 @@ from core.status_view import (
 )
 from function.gateway import Endpoint, Gateway, add, json_answer
 
-ASSET: Final = "api/assets/{asset_id}"
-VERSION: Final = f"{ASSET}/versions/{{ordinal:int}}"
 VERSION_DECISIONS: Final = ("approve", "reject", "revoke", "supersede", "restore", "comments")
 PARAMETERS: Final = ("platform_id", "data_type", "published", "limit", "after", "ref.NAME")
 REF_PREFIX: Final = "ref."
@@ -35,20 +33,19 @@ def build(gateway: Gateway) -> func.Blueprint:
     """Return the blueprint."""
     blueprint = func.Blueprint()
     endpoints = AssetEndpoints(gateway)
-    add(blueprint, "assets", "api/assets", ["GET"], endpoints.assets)
-    add(blueprint, "asset", ASSET, ["GET"], endpoints.asset)
-    add(blueprint, "asset_expose", ASSET, ["PATCH"], endpoints.of_asset(""))
-    add(blueprint, "asset_delete", ASSET, ["DELETE"], endpoints.of_asset(""))
-    add(blueprint, "asset_versions", f"{ASSET}/versions", ["GET"], endpoints.versions)
-    add(blueprint, "asset_latest", f"{ASSET}/versions/latest", ["GET"], endpoints.latest)
-    add(blueprint, "asset_version", VERSION, ["GET"], endpoints.version)
-    add(blueprint, "asset_version_comment_list", f"{VERSION}/comments", ["GET"], endpoints.comments)
-    add(blueprint, "asset_version_delete", VERSION, ["DELETE"], endpoints.of_version(""))
+    add(blueprint, "assets", endpoints.assets)
+    add(blueprint, "asset", endpoints.asset)
+    add(blueprint, "asset_expose", endpoints.of_asset(""))
+    add(blueprint, "asset_delete", endpoints.of_asset(""))
+    add(blueprint, "asset_versions", endpoints.versions)
+    add(blueprint, "asset_latest", endpoints.latest)
+    add(blueprint, "asset_version", endpoints.version)
+    add(blueprint, "asset_version_comment_list", endpoints.comments)
+    add(blueprint, "asset_version_delete", endpoints.of_version(""))
     for decision in ASSET_DECISIONS:
-        add(blueprint, f"asset_{decision}", f"{ASSET}/{decision}", ["POST"], endpoints.of_asset(f"/{decision}"))
+        add(blueprint, f"asset_{decision}", endpoints.of_asset(f"/{decision}"))
     for decision in VERSION_DECISIONS:
-        name = f"asset_version_{decision}"
-        add(blueprint, name, f"{VERSION}/{decision}", ["POST"], endpoints.of_version(f"/{decision}"))
+        add(blueprint, f"asset_version_{decision}", endpoints.of_version(f"/{decision}"))
     return blueprint
 
 
@@ -67,7 +64,7 @@ class AssetEndpoints:
         page = paging.page(found, limit, lambda row: (row[0].created_at, row[0].asset_id))
         visible = [(asset, visible_versions(caller, asset, versions)) for asset, versions in page.rows]
         views = [asset_view(asset, shown) for asset, shown in visible if shown]
-        return json_answer(req, {"assets": views, "next_after": page.next_after})
+        return json_answer(req, AssetList(assets=views, next_after=page.next_after))
 
     async def asset(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with an asset."""
@@ -77,7 +74,7 @@ class AssetEndpoints:
     async def versions(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with the versions of an asset, oldest first."""
         _, shown = await self._visible(req)
-        return json_answer(req, {"versions": [version_view(version) for version in shown]})
+        return json_answer(req, VersionList(versions=[version_view(version) for version in shown]))
 
     async def version(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with one version and its validation report."""

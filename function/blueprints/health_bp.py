@@ -4,7 +4,8 @@ import json
 
 import azure.functions as func
 
-from function.gateway import Gateway, add
+from function.contract.table import openapi
+from function.gateway import Gateway, add, conditional
 
 
 def build(gateway: Gateway) -> func.Blueprint:
@@ -18,8 +19,13 @@ def build(gateway: Gateway) -> func.Blueprint:
         await gateway.queries.ping()
         return _ok("ready")
 
-    add(blueprint, "livez", "api/livez", ["GET"], livez)
-    add(blueprint, "readyz", "api/readyz", ["GET"], readyz)
+    async def document(req: func.HttpRequest) -> func.HttpResponse:
+        return conditional(req, described)
+
+    described = json.dumps(openapi(gateway.version, gateway.urls.gateway), ensure_ascii=False).encode()
+    add(blueprint, "openapi", document)
+    add(blueprint, "livez", livez)
+    add(blueprint, "readyz", readyz)
     return blueprint
 
 

@@ -27,18 +27,17 @@ def build(gateway: Gateway) -> func.Blueprint:
     """Return the blueprint."""
     blueprint = func.Blueprint()
     endpoints = PlatformEndpoints(gateway)
-    add(blueprint, "platform_submit", "api/platform/submit", ["POST"], endpoints.submit)
-    add(blueprint, "platform_validate", "api/platform/validate", ["POST"], endpoints.validate)
-    add(blueprint, "platform_uploads", "api/platform/uploads", ["POST"], endpoints.uploads)
-    add(blueprint, "platform_status", "api/platform/status/{request_id}", ["GET"], endpoints.status)
-    add(blueprint, "platform_requests", "api/platform/requests", ["GET"], endpoints.requests)
-    add(blueprint, "platform_submit_batch", "api/platform/submit/batch", ["POST"], endpoints.submit_batch)
+    add(blueprint, "platform_submit", endpoints.submit)
+    add(blueprint, "platform_validate", endpoints.validate)
+    add(blueprint, "platform_uploads", endpoints.uploads)
+    add(blueprint, "platform_status", endpoints.status)
+    add(blueprint, "platform_requests", endpoints.requests)
+    add(blueprint, "platform_submit_batch", endpoints.submit_batch)
     for what in ("cancel", "resubmit"):
-        route = f"api/platform/requests/{{request_id}}/{what}"
-        add(blueprint, f"platform_{what}", route, ["POST"], endpoints.of_request(what))
-    add(blueprint, "platform_approve", "api/platform/approve", ["POST"], endpoints.approve)
-    add(blueprint, "platform_reject", "api/platform/reject", ["POST"], endpoints.reject)
-    add(blueprint, "platform_unpublish", "api/platform/unpublish", ["POST"], endpoints.unpublish)
+        add(blueprint, f"platform_{what}", endpoints.of_request(what))
+    add(blueprint, "platform_approve", endpoints.approve)
+    add(blueprint, "platform_reject", endpoints.reject)
+    add(blueprint, "platform_unpublish", endpoints.unpublish)
     return blueprint
 
 

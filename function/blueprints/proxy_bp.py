@@ -17,9 +17,9 @@ def build(gateway: Gateway) -> func.Blueprint:
     """Return the blueprint."""
     blueprint = func.Blueprint()
     endpoints = ProxyEndpoints(gateway)
-    add(blueprint, "proxy_health", "api/proxy/health", ["GET"], endpoints.health)
+    add(blueprint, "proxy_health", endpoints.health)
     for method in METHODS:
-        add(blueprint, f"proxy_{method.lower()}", "api/proxy/{target}/{*path}", [method], endpoints.forward)
+        add(blueprint, f"proxy_{method.lower()}", endpoints.forward)
     return blueprint
 
 

@@ -21,8 +21,8 @@ def build(gateway: Gateway) -> func.Blueprint:
     """Return the blueprint."""
     blueprint = func.Blueprint()
     endpoints = ReviewEndpoints(gateway)
-    add(blueprint, "reviews", "api/assets/reviews", ["GET"], endpoints.inbox)
-    add(blueprint, "review_decisions", "api/assets/reviews/decisions", ["POST"], endpoints.decide)
+    add(blueprint, "reviews", endpoints.inbox)
+    add(blueprint, "review_decisions", endpoints.decide)
     return blueprint
 
 

@@ -1,6 +1,6 @@
 """Assets, their versions, and what reviewers and owners decide about them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
@@ -34,19 +34,19 @@ VERSION = "/{asset_id}/versions/{ordinal}"
 
 
 @router.get("/{asset_id}")
-async def get_asset(request: Request, asset_id: AssetId) -> dict[str, Any]:
+async def get_asset(request: Request, asset_id: AssetId) -> Response:
     """Return an asset the caller may know of."""
     ctx = context(request)
     caller = ctx.auth.caller(request.headers, *READERS)
-    return await ctx.business.status.asset(caller, asset_id)
+    return json_response(await ctx.business.status.asset(caller, asset_id))
 
 
 @router.get("/{asset_id}/versions")
-async def get_versions(request: Request, asset_id: AssetId) -> dict[str, Any]:
+async def get_versions(request: Request, asset_id: AssetId) -> Response:
     """Return the versions the caller may know of, oldest first."""
     ctx = context(request)
     caller = ctx.auth.caller(request.headers, *READERS)
-    return {"versions": await ctx.business.status.versions(caller, asset_id)}
+    return json_response(await ctx.business.status.versions(caller, asset_id))
 
 
 @router.patch("/{asset_id}")

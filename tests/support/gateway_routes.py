@@ -54,6 +54,7 @@ FUNCTIONS = {
     "admin_recent_events": ("GET", "api/admin/recent-events"),
     "admin_workflows": ("GET", "api/admin/workflows"),
     "admin_audit": ("GET", "api/admin/audit"),
+    "openapi": ("GET", "api/openapi.json"),
     "livez": ("GET", "api/livez"),
     "readyz": ("GET", "api/readyz"),
 }

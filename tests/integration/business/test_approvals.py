@@ -245,9 +245,9 @@ async def test_versions_are_listed_for_whoever_may_know_of_them(business: Busine
     seen: dict[str, list[int]] = {}
     for caller in EVERYBODY:
         try:
-            rows = await business.status.versions(caller, first.asset_id)
-            seen[caller.subject] = [row["version_ordinal"] for row in rows]
-            assert (await business.status.asset(caller, first.asset_id))["version_ordinals"] == seen[caller.subject]
+            listed = await business.status.versions(caller, first.asset_id)
+            seen[caller.subject] = [one.version_ordinal for one in listed.versions]
+            assert (await business.status.asset(caller, first.asset_id)).version_ordinals == seen[caller.subject]
         except CallerError:
             seen[caller.subject] = []
     assert seen == {

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from core.models.business import RequestState
 from function.app import build_gateway, create_app
+from function.contract.table import openapi
 from function.local_host import APP_FOLDER, LocalHost
 from function.settings import GatewaySettings
 from orchestrator.settings import OrchestratorSettings
@@ -22,12 +23,15 @@ from services.publish import on_job_ended
 from services.work import Connection
 from tests.integration.orchestrator.conftest import StartOrchestrator, keys_file, settings, start
 from tests.support.business import submit_body
+from tests.support.contract import Contract
 from tests.support.databases import PASSWORDS, Database
 from tests.support.doors import Door
 from tests.support.serving_http import serve
 
 __all__ = ["keys_file", "settings", "start"]
 
+CONTRACT = Contract(openapi("test", "http://gateway.test"))
+"""Every answer in these tests must be one that the document promises."""
 CLOSED_PORT = "http://127.0.0.1:9"
 """Nothing listens there: a connect fails at once."""
 
@@ -67,6 +71,8 @@ class Platform:
         data = raw if raw is not None else (None if body is None else json.dumps(body).encode())
         async with self.session.request(method, self.gateway + path, data=data, headers=sent) as answer:
             text = await answer.read()
+            if method != "HEAD":
+                assert CONTRACT.complaints(method, str(answer.url), answer.status, answer.headers, text) == []
             is_json = "json" in answer.headers.get("Content-Type", "")
             return Reply(answer.status, answer.headers.copy(), json.loads(text) if is_json else text)
 

@@ -471,3 +471,14 @@ def test_every_route_of_the_contract_is_served(database: Database, keys_file: Pa
     host = LocalHost(app, json.loads((Path(__file__).parents[3] / "host.json").read_text()))
     served = {f"{method} {function.template.text}" for function in host.functions for method in function.methods}
     assert served == {f"{method} /{route}" for method, route in FUNCTIONS.values()}
+
+
+async def test_the_document_is_served_to_anybody_and_told_once(platform: Platform) -> None:
+    reply = await platform.call("GET", "/api/openapi.json", None)
+    assert (reply.status, reply.body["openapi"], reply.body["servers"]) == (
+        200,
+        "3.1.0",
+        [{"url": "http://gateway.test"}],
+    )
+    again = await platform.call("GET", "/api/openapi.json", None, If_None_Match=reply.headers["ETag"])
+    assert (again.status, again.body) == (304, b"")
