@@ -35,6 +35,7 @@ ALLOWED: Final[Mapping[str, tuple[Door, ...]]] = {
             "GET",
             "api/v1/jobs",
             "api/v1/workflows",
+            "api/v1/operations",
             "api/v1/scale",
             "api/v1/stats",
             "api/v1/events",

@@ -78,6 +78,7 @@ from services.results import ResultService
 from services.slots import SlotService
 from services.submits import Submits
 from services.work import pipelined
+from services.writing import OnJobEnded
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +95,7 @@ ROUTERS: Sequence[APIRouter] = (
     limits.router,
     values.router,
     workflows.router,
+    workflows.operations,
     callbacks.router,
     scale.router,
     submit.router,
@@ -158,7 +160,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     definitions = Definitions(shelf.catalogue.workflows.values())
     blobs = FolderBlobRepository(settings.blob_root)
     desk = PayloadDesk(PayloadStore(blobs))
-    advance = _advance_service(definitions, desk, guard)
+    advance = _advance_service(definitions, desk, guard, lambda conn, job: on_job_ended(conn, job, jobs_service))
     desk.advance = advance_one(pool, advance, waiters.ended)
     desk.perform = ChoreService(pool, desk.store).perform
     jobs_service = JobService(
@@ -167,7 +169,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     recover, pulse = RecoverService(pool, owner_id, settings.orchestrator_threshold_seconds), Pulse()
     commands = CommandService(pool, advance, waiters.ended)
     sealer = Seal(settings.secrets_key.get_secret_value())
-    business = build_business(settings, pool, blobs, jobs_service, waiters, commands, sealer)
+    business = build_business(settings, pool, blobs, shelf.catalogue, jobs_service, waiters, commands, sealer)
     webhook_loop = WebhookLoop(business.webhooks)
     listener = _listener(settings, owner_id, lambda channel: _on_wake(channel, loop, waiters, webhook_loop))
     loop = Loop(
@@ -218,12 +220,14 @@ def _pool(settings: OrchestratorSettings, owner_id: str) -> AsyncPool:
     )
 
 
-def _advance_service(definitions: Definitions, desk: PayloadDesk, guard: OutageGuard) -> AdvanceService:
+def _advance_service(
+    definitions: Definitions, desk: PayloadDesk, guard: OutageGuard, on_ended: OnJobEnded
+) -> AdvanceService:
     return AdvanceService(
         PostgresTaskQueue(),
         definitions,
         desk,
-        on_job_ended=on_job_ended,
+        on_job_ended=on_ended,
         may_expire_leases=lambda: guard.may_expire_leases(time.monotonic()),
         reopening=OF_VERSIONS,
     )

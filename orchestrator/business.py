@@ -1,7 +1,11 @@
 """The use cases of partners, reviewers and operators, wired together for one process."""
 
+import logging
 from dataclasses import dataclass
+from pathlib import Path
 
+from core.dag.catalogue import WorkflowCatalogue
+from core.operations import OperationCatalogue, load_operations
 from core.outgoing import OutgoingPolicy
 from core.ports import BlobRepository, Sealer
 from core.status_view import PublicUrls
@@ -23,11 +27,14 @@ from services.uploads import UploadService
 from services.validate import ValidateService
 from services.webhooks import WebhookService
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Business:
     """The use cases of partners and reviewers."""
 
+    operations: OperationCatalogue
     submits: SubmitService
     validates: ValidateService
     approvals: ApprovalService
@@ -40,10 +47,20 @@ class Business:
     webhooks: WebhookService
 
 
+def load_operation_catalogue(folder: Path, workflows: WorkflowCatalogue) -> OperationCatalogue:
+    """Return the operations of a folder; files that are broken are logged and listed."""
+    files = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.y*ml"))}
+    catalogue = load_operations(files, frozenset(workflows.ids()))
+    for broken in catalogue.broken:
+        log.error("operation file broken", extra={"file": broken.file, "reason": broken.error})
+    return catalogue
+
+
 def build_business(
     settings: OrchestratorSettings,
     pool: AsyncPool,
     blobs: BlobRepository,
+    workflows: WorkflowCatalogue,
     jobs_service: JobService,
     waiters: JobWaiters,
     commands: CommandService,
@@ -53,9 +70,11 @@ def build_business(
     urls = PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url)
     outgoing = OutgoingPolicy(allow_loopback=settings.webhook_allow_loopback)
     sources = UrlSources(OutgoingPolicy(allow_loopback=settings.source_allow_loopback), sealer)
-    submits = SubmitService(pool, blobs, jobs_service, urls, outgoing, sources)
+    operations = load_operation_catalogue(settings.workflows_dir / "operations", workflows)
+    submits = SubmitService(pool, blobs, jobs_service, urls, outgoing, sources, operations)
     approvals, status = ApprovalService(pool), StatusService(pool, urls)
     return Business(
+        operations=operations,
         submits=submits,
         validates=ValidateService(pool, submits, jobs_service, waiters, PayloadStore(blobs)),
         approvals=approvals,

@@ -29,7 +29,6 @@ class Revision:
     tags: Sequence[str]
     access_level: str
     submitted_by: str
-    job_id: str
     request_id: str
     source: Mapping[str, Any]
 
@@ -170,8 +169,8 @@ class AssetRepository:
             """
             INSERT INTO dagapp.asset_versions
                 (asset_id, version_ordinal, version_label, revision, title, description, tags, access_level,
-                 submitted_by, current_job_id, current_request_id, source, created_at, updated_at)
-            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, dagapp.clock(), dagapp.clock())
+                 submitted_by, current_request_id, source, created_at, updated_at)
+            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, dagapp.clock(), dagapp.clock())
             """,
             (
                 revision.asset_id,
@@ -183,7 +182,6 @@ class AssetRepository:
                 Jsonb(list(revision.tags)),
                 revision.access_level,
                 revision.submitted_by,
-                revision.job_id,
                 revision.request_id,
                 Jsonb(dict(revision.source)),
             ),
@@ -195,7 +193,7 @@ class AssetRepository:
             """
             UPDATE dagapp.asset_versions
             SET revision = %s, title = %s, description = %s, tags = %s, access_level = %s, submitted_by = %s,
-                current_job_id = %s, current_request_id = %s, source = %s,
+                current_job_id = NULL, current_request_id = %s, source = %s,
                 approval_state = 'pending_review', processing_state = 'queued',
                 reviewer = NULL, reviewed_at = NULL, rejection_reason = NULL,
                 content_hash = NULL, blob_path = NULL, blob_sha256 = NULL, blob_size_bytes = NULL, table_name = NULL,
@@ -211,7 +209,6 @@ class AssetRepository:
                 Jsonb(list(revision.tags)),
                 revision.access_level,
                 revision.submitted_by,
-                revision.job_id,
                 revision.request_id,
                 Jsonb(dict(revision.source)),
                 revision.asset_id,
@@ -219,19 +216,31 @@ class AssetRepository:
             ),
         )
 
-    async def lock_working_version(self, job_id: str) -> WorkingVersion | None:
-        """Lock and return the version whose newest revision a job makes, or None when it makes none (any more)."""
+    async def lock_working_version(self, request_id: str) -> WorkingVersion | None:
+        """Lock and return the version whose newest revision a request makes; None when it makes none (any more)."""
         async with self._conn.cursor(row_factory=class_row(WorkingVersion)) as cursor:
             await cursor.execute(
                 """
                 SELECT asset_id, version_ordinal, revision, processing_state, current_request_id
                 FROM dagapp.asset_versions
-                WHERE current_job_id = %s
+                WHERE (asset_id, version_ordinal) = (
+                    SELECT asset_id, version_ordinal FROM dagapp.platform_requests WHERE request_id = %(request)s)
+                  AND current_request_id = %(request)s
                 FOR UPDATE
                 """,
-                (job_id,),
+                {"request": request_id},
             )
             return await cursor.fetchone()
+
+    async def store_current_job(self, asset_id: str, ordinal: int, job_id: str) -> None:
+        """Write which job works for a version now."""
+        await self._conn.execute(
+            """
+            UPDATE dagapp.asset_versions SET current_job_id = %s, updated_at = dagapp.clock()
+            WHERE asset_id = %s AND version_ordinal = %s
+            """,
+            (job_id, asset_id, ordinal),
+        )
 
     async def lock_requested_version(self, request_id: str) -> RequestedVersion | None:
         """Lock and return the version that a request asked for, whatever revision it is at."""

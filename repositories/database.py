@@ -13,7 +13,7 @@ import psycopg
 from psycopg import AsyncConnection, Connection, conninfo, errors
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
-from core.errors import DatabaseUnavailable
+from core.errors import DatabaseUnavailable, GeodagError
 from repositories.piped import PipedConnection
 
 AsyncPool = AsyncConnectionPool[PipedConnection]
@@ -94,6 +94,21 @@ async def transaction(pool: AsyncPool, timeout_seconds: float | None = None) -> 
     with translated():
         async with pool.connection(timeout_seconds) as conn, conn.transaction():
             yield conn
+
+
+@asynccontextmanager
+async def undone_unless_whole(conn: AsyncConnection[Any]) -> AsyncIterator[None]:
+    """Take back what was written inside when it ends with an error of ours; the transaction goes on.
+
+    Statements, because psycopg's own nested transactions do not work while it pipelines.
+    """
+    await conn.execute("SAVEPOINT whole")
+    try:
+        yield
+    except GeodagError:
+        await conn.execute("ROLLBACK TO SAVEPOINT whole")
+        raise
+    await conn.execute("RELEASE SAVEPOINT whole")
 
 
 @contextmanager

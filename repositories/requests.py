@@ -1,7 +1,7 @@
 """What partners asked for, and which jobs work for it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from core.models.business import RequestState
 from core.status_view import RequestFacts
+from core.statuses import JobStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,9 @@ class NewRequest:
     body: Mapping[str, Any]
     submitted_by: str
     warnings: Sequence[Mapping[str, Any]] = ()
+    operation: Mapping[str, Any] | None = None
+    inputs: Mapping[str, Any] | None = None
+    progress: Mapping[str, Any] = field(default_factory=dict)
 
 
 @checked(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,30 @@ class KnownRequest:
     version_ordinal: int
     revision: int
     body_hash: str
+
+
+@checked(frozen=True, slots=True, kw_only=True)
+class WorkingRequest:
+    """A request whose job has ended, locked."""
+
+    request_id: str
+    operation: dict[str, Any] | None
+    inputs: dict[str, Any] | None
+    submitted_by: str
+    priority: int | None
+
+
+@checked(frozen=True, slots=True, kw_only=True)
+class LinkedJob:
+    """One job that works for a request."""
+
+    job_id: str
+    name: str
+    stage: int
+    status: JobStatus
+    outputs: dict[str, Any] | None
+    error: dict[str, Any] | None
+    warnings: Sequence[Any]
 
 
 @checked(frozen=True, slots=True, kw_only=True)
@@ -84,8 +112,8 @@ class RequestRepository:
             """
             INSERT INTO dagapp.platform_requests
                 (request_id, platform_id, asset_id, version_ordinal, revision, state, idempotency_key, body_hash, body,
-                 submitted_by, warnings, created_at, updated_at)
-            VALUES (%s, %s, %s, %s, %s, 'queued', %s, %s, %s, %s, %s, dagapp.clock(), dagapp.clock())
+                 submitted_by, warnings, operation, inputs, progress, created_at, updated_at)
+            VALUES (%s, %s, %s, %s, %s, 'queued', %s, %s, %s, %s, %s, %s, %s, %s, dagapp.clock(), dagapp.clock())
             """,
             (
                 request.request_id,
@@ -98,34 +126,67 @@ class RequestRepository:
                 Jsonb(dict(request.body)),
                 request.submitted_by,
                 Jsonb([dict(w) for w in request.warnings]),
+                None if request.operation is None else Jsonb(dict(request.operation)),
+                None if request.inputs is None else Jsonb(dict(request.inputs)),
+                Jsonb(dict(request.progress)),
             ),
         )
 
-    async def link_job(self, request_id: str, job_id: str, job_type: str) -> None:
-        """Record that a job works for a request."""
+    async def link_job(
+        self, request_id: str, job_id: str, job_type: str, *, stage: int = 1, name: str | None = None
+    ) -> None:
+        """Record that a job works for a request; the request is locked, or not there for others yet."""
         await self._conn.execute(
             """
-            INSERT INTO dagapp.platform_request_jobs (request_id, job_id, job_type, sequence, created_at)
-            SELECT %s, %s, %s, count(*) + 1, dagapp.clock()
+            INSERT INTO dagapp.platform_request_jobs
+                (request_id, job_id, job_type, sequence, stage, job_name, created_at)
+            SELECT %s, %s, %s, count(*) + 1, %s, %s, dagapp.clock()
             FROM dagapp.platform_request_jobs
             WHERE request_id = %s
             """,
-            (request_id, job_id, job_type, request_id),
+            (request_id, job_id, job_type, stage, name, request_id),
         )
 
     async def request_of_job(self, job_id: str) -> str | None:
         """Return the request a job works for, locked."""
-        async with self._conn.cursor(row_factory=scalar_row) as cursor:
+        found = await self.working_request(job_id)
+        return None if found is None else found.request_id
+
+    async def working_request(self, job_id: str) -> WorkingRequest | None:
+        """Return the request a job works for, locked: of jobs that end together, one looks after the other."""
+        async with self._conn.cursor(row_factory=class_row(WorkingRequest)) as cursor:
             await cursor.execute(
                 """
-                SELECT request_id FROM dagapp.platform_requests
+                SELECT request_id, operation, inputs, submitted_by, (body ->> 'priority')::integer AS priority
+                FROM dagapp.platform_requests
                 WHERE request_id = ANY(ARRAY(SELECT request_id FROM dagapp.platform_request_jobs WHERE job_id = %s))
                 FOR UPDATE
                 """,
                 (job_id,),
             )
-            found: str | None = await cursor.fetchone()
-            return found
+            return await cursor.fetchone()
+
+    async def jobs_of(self, request_id: str) -> list[LinkedJob]:
+        """Return every job that works for a request, in their order."""
+        async with self._conn.cursor(row_factory=class_row(LinkedJob)) as cursor:
+            await cursor.execute(
+                """
+                SELECT r.job_id, coalesce(r.job_name, r.job_type) AS name, r.stage, j.status, j.outputs, j.error,
+                       j.warnings
+                FROM dagapp.platform_request_jobs AS r JOIN dagapp.dag_jobs AS j USING (job_id)
+                WHERE r.request_id = %s
+                ORDER BY r.sequence
+                """,
+                (request_id,),
+            )
+            return await cursor.fetchall()
+
+    async def store_progress(self, request_id: str, progress: Mapping[str, Any]) -> None:
+        """Write how far an operation is."""
+        await self._conn.execute(
+            "UPDATE dagapp.platform_requests SET progress = %s, updated_at = dagapp.clock() WHERE request_id = %s",
+            (Jsonb(dict(progress)), request_id),
+        )
 
     async def stored(self, request_id: str) -> StoredRequest | None:
         """Return a request with its body."""

@@ -50,7 +50,7 @@ async def process_again(conn: Connection, job: Job) -> None:
     request_id = await _request_of(conn, job)
     if request_id is None:
         return
-    version = await AssetRepository(conn).lock_working_version(job.job_id)
+    version = await AssetRepository(conn).lock_working_version(request_id)
     if version is not None and version.processing_state is not ProcessingState.QUEUED:
         check_transition(lifecycle.PROCESSING_TRANSITIONS, version.processing_state, ProcessingState.QUEUED)
         await AssetRepository(conn).store_restart(version)

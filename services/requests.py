@@ -11,6 +11,7 @@ from core.errors import Conflict, GeodagError, InvalidTransition, NotFound, Para
 from core.identity import Caller, Role
 from core.lifecycle import Command
 from core.models.business import RequestState
+from core.operations import MAX_STAGES
 from core.status_view import may_see_request
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
@@ -90,17 +91,26 @@ class RequestService:
         if known.state not in (RequestState.ACCEPTED, RequestState.QUEUED, RequestState.PROCESSING):
             raise _ended(known.state)
         async with transaction(self._pool) as conn:
-            jobs = await RequestRepository(conn).open_jobs(request_id)
             await AuditRepository(conn).add(_cancel_entry(caller, known, body.reason))
-        for job_id in jobs:
-            try:
-                await self._commands.order(job_id, Order(Kind.CANCEL, caller.subject, body.reason))
-            except Conflict:
-                continue
+        for _ in range(MAX_STAGES):
+            if not await self._cancel_jobs(caller, request_id, body.reason):
+                break
         view = await self._status.request(caller, request_id)
         if view.state in (RequestState.COMPLETED, RequestState.FAILED):
             raise _ended(view.state)
         return view
+
+    async def _cancel_jobs(self, caller: Caller, request_id: str, reason: str | None) -> bool:
+        """Cancel what is under way; return whether a job ended by itself meanwhile, so that another may have begun."""
+        async with transaction(self._pool) as conn:
+            jobs = await RequestRepository(conn).open_jobs(request_id)
+        overtaken = False
+        for job_id in jobs:
+            try:
+                await self._commands.order(job_id, Order(Kind.CANCEL, caller.subject, reason))
+            except Conflict:
+                overtaken = True
+        return overtaken
 
     async def _own(self, caller: Caller, request_id: str) -> StoredRequest:
         """Return a request of the caller's own platform, for admins any; another's is as unknown as none."""

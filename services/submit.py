@@ -5,9 +5,9 @@ again. The same idempotency key with the same body gets the same answer, also wh
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from psycopg import AsyncConnection
 
@@ -18,6 +18,7 @@ from core.errors import Conflict, DataError, Forbidden, InvalidTransition, Param
 from core.identity import Caller, Role
 from core.lifecycle import AssetCommand, Command
 from core.models.business import ApprovalState, GeospatialAsset, Platform, ProcessingState
+from core.operations import NewJob, Operation, OperationCatalogue, advance_request
 from core.ordering import SubmitPlan
 from core.outgoing import OutgoingPolicy, check_url
 from core.ports import BlobInfo, BlobRepository, Sealer
@@ -28,8 +29,9 @@ from repositories.assets import AssetRepository, Revision
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
 from repositories.platforms import PlatformRepository
-from repositories.requests import KnownRequest, NewRequest, RequestRepository
+from repositories.requests import KnownRequest, NewRequest, RequestRepository, WorkingRequest
 from services import source_secrets
+from services.publish import JobCreator, start_jobs
 from services.quotas import check_open, take_call
 from services.source_secrets import SOURCE_INPUT
 
@@ -38,22 +40,6 @@ Json = dict[str, Any]
 
 COPIES_CONTAINER = "bronze"
 """Where sources behind URLs are copied to."""
-
-
-class JobCreator(Protocol):
-    """Creates a job in the caller's transaction; its first task leaves when that commits."""
-
-    async def create_job(
-        self,
-        conn: AsyncConnection[Any],
-        *,
-        workflow_id: str,
-        inputs: Mapping[str, Any],
-        priority: int,
-        correlation_id: str | None,
-        submitted_by: str,
-    ) -> str:
-        """Return the job's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +92,7 @@ class SubmitService:
         urls: PublicUrls,
         outgoing: OutgoingPolicy = OutgoingPolicy(),
         sources: UrlSources | None = None,
+        operations: OperationCatalogue = OperationCatalogue({}),
     ) -> None:
         self._pool = pool
         self._blobs = blobs
@@ -113,6 +100,7 @@ class SubmitService:
         self._urls = urls
         self._outgoing = outgoing
         self._sources = sources
+        self._operations = operations
 
     async def submit(
         self,
@@ -233,20 +221,41 @@ class SubmitService:
         if revises is not None:
             ordering.check_revises(plan, *revises)
         request_id = f"req_{uuid.uuid4().hex}"
-        job_id = await self._jobs.create_job(
-            conn,
-            workflow_id=wanted.workflow_id,
-            inputs=self._inputs(checked, plan, request_id),
-            priority=wanted.request.priority,
-            correlation_id=request_id,
-            submitted_by=caller.subject,
-        )
-        await self.keep_credential(conn, job_id, checked)
-        await _write_version(conn, caller, checked, plan, request_id=request_id, job_id=job_id)
-        await requests.insert(_new_request(caller, wanted, plan, request_id))
-        await requests.link_job(request_id, job_id, wanted.workflow_id)
+        inputs = self._inputs(checked, plan, request_id)
+        operation = self._operations.get(wanted.workflow_id)
+        await _write_version(conn, caller, checked, plan, request_id=request_id)
+        await requests.insert(_new_request(caller, wanted, plan, request_id, operation, inputs))
+        job_ids = await self._start(conn, caller, wanted, request_id, operation, inputs)
+        for job_id in job_ids:
+            await self.keep_credential(conn, job_id, checked)
+        await AssetRepository(conn).store_current_job(wanted.asset_id, plan.version_ordinal, job_ids[-1])
         await AuditRepository(conn).add(_audit_entry(caller, wanted, plan, request_id))
         return self._accepted(request_id, wanted.asset_id, plan.version_ordinal, plan.revision)
+
+    async def _start(
+        self,
+        conn: AsyncConnection[Any],
+        caller: Caller,
+        wanted: Submission,
+        request_id: str,
+        operation: Operation | None,
+        inputs: Json,
+    ) -> list[str]:
+        """Start the one job of a request, or those of the first stage of its operation."""
+        start: Sequence[NewJob] = [NewJob("ingest", 1, wanted.workflow_id, inputs)]
+        if operation is not None:
+            first = advance_request(operation, inputs, [])
+            if first.ended is not None:
+                raise ParameterInvalid(str(first.errors[0]["message"]), field="workflow_id", value=wanted.workflow_id)
+            start = first.start
+        request = WorkingRequest(
+            request_id=request_id,
+            operation=None,
+            inputs=None,
+            submitted_by=caller.subject,
+            priority=wanted.request.priority,
+        )
+        return await start_jobs(conn, self._jobs, request, start)
 
     async def keep_credential(self, conn: AsyncConnection[Any], job_id: str, checked: CheckedSubmit) -> None:
         """Keep what the job's source needs to be fetched, in the transaction that makes the job."""
@@ -311,7 +320,6 @@ async def _write_version(
     plan: SubmitPlan,
     *,
     request_id: str,
-    job_id: str,
 ) -> None:
     wanted, assets = checked.submission, AssetRepository(conn)
     revision = Revision(
@@ -324,7 +332,6 @@ async def _write_version(
         tags=wanted.request.tags,
         access_level=wanted.request.access_level,
         submitted_by=caller.subject,
-        job_id=job_id,
         request_id=request_id,
         source=checked.source_row(),
     )
@@ -332,7 +339,14 @@ async def _write_version(
     await write(revision)
 
 
-def _new_request(caller: Caller, wanted: Submission, plan: SubmitPlan, request_id: str) -> NewRequest:
+def _new_request(
+    caller: Caller,
+    wanted: Submission,
+    plan: SubmitPlan,
+    request_id: str,
+    operation: Operation | None,
+    inputs: Json,
+) -> NewRequest:
     return NewRequest(
         request_id=request_id,
         platform_id=wanted.request.platform_id,
@@ -343,6 +357,9 @@ def _new_request(caller: Caller, wanted: Submission, plan: SubmitPlan, request_i
         body_hash=wanted.body_hash,
         body=wanted.body,
         submitted_by=caller.subject,
+        operation=None if operation is None else operation.model_dump(mode="json"),
+        inputs=None if operation is None else inputs,
+        progress={} if operation is None else {"stage": 1, "stages": len(operation.stages)},
     )
 
 

@@ -15,7 +15,8 @@ from core.statuses import JobStatus
 from core.submission import VALIDATE_WORKFLOWS
 from repositories.database import AsyncPool, transaction
 from repositories.payloads import PayloadStore
-from services.submit import CheckedSubmit, JobCreator, SubmitService
+from services.publish import JobCreator
+from services.submit import CheckedSubmit, SubmitService
 
 Json = dict[str, Any]
 WAIT_SECONDS = 120.0

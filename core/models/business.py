@@ -238,6 +238,8 @@ class PlatformRequest(Table):
     warnings: Annotated[list[Any], Column("jsonb", default="'[]'::jsonb")] = Field(default_factory=list)
     created_at: Annotated[datetime, Column(default="dagapp.clock()")]
     updated_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    operation: Json | None = Field(default=None, description="The operation as it was when it began; None: one job.")
+    inputs: Json | None = Field(default=None, description="What the operation's templates see as `request`.")
 
 
 class PlatformRequestJob(Table):
@@ -256,6 +258,8 @@ class PlatformRequestJob(Table):
     job_type: str
     sequence: Annotated[int, Column(default="1")] = 1
     created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+    stage: Annotated[int, Column("smallint", default="1")] = 1
+    job_name: str | None = Field(default=None, description="The job's name in its operation.")
 
 
 class AuditEntry(Table):

@@ -7,6 +7,7 @@ from core.identity import Role
 from orchestrator.deps import context, workflow_view
 
 router = APIRouter(prefix="/api/v1/workflows", tags=["workflows"])
+operations = APIRouter(prefix="/api/v1/operations", tags=["workflows"])
 
 
 @router.get("")
@@ -26,3 +27,15 @@ async def get_workflow(request: Request, workflow_id: str, version: int | None =
     ctx.auth.caller(request.headers, Role.OPERATOR)
     workflow = ctx.shelf.catalogue.get(workflow_id, version)
     return JSONResponse({**workflow_view(workflow), "definition": workflow.to_json()})
+
+
+@operations.get("")
+async def list_operations(request: Request) -> Response:
+    """List what a request may be beside one job, and every file that gave none with its reason."""
+    ctx = context(request)
+    ctx.auth.caller(request.headers, Role.OPERATOR)
+    known = ctx.business.operations
+    found = [one.model_dump(mode="json") for _, one in sorted(known.operations.items())]
+    return JSONResponse(
+        {"operations": found, "broken": [{"file": one.file, "error": one.error} for one in known.broken]}
+    )

@@ -13,6 +13,7 @@ from core.b2b_assets import ApproveRequest, RejectRequest, ReviewAnswer, RevokeR
 from core.dag.catalogue import WorkflowCatalogue
 from core.identity import Caller, KeyEntry, KeyFile, Role
 from core.models.engine import Job
+from core.operations import OperationCatalogue
 from core.outgoing import OutgoingPolicy
 from core.stac import collection_document
 from core.status_view import PublicUrls
@@ -30,7 +31,7 @@ from services.status import StatusService
 from services.submit import SubmitService, UrlSources
 from services.uploads import UploadService
 from services.work import Connection
-from tests.support.engine import Engine, HandWorker, repository_workflows
+from tests.support.engine import Engine, HandWorker, repository_operations, repository_workflows
 
 URLS = PublicUrls(gateway="https://gateway.test", serving="https://serving.test")
 SUBMITTER = Caller(subject="sue", roles=frozenset({Role.SUBMITTER}), platform_id="ddh")
@@ -85,7 +86,7 @@ class PublishingEngine(Engine):
 
     async def _note_end(self, conn: Connection, job: Job) -> None:
         await super()._note_end(conn, job)
-        await on_job_ended(conn, job)
+        await on_job_ended(conn, job, self.jobs)
 
 
 @dataclass
@@ -95,6 +96,7 @@ class Business:
     pool: AsyncPool
     root: Path
     catalogue: WorkflowCatalogue = field(default_factory=repository_workflows)
+    operations: OperationCatalogue = field(default_factory=repository_operations)
     engine: PublishingEngine = field(init=False)
     worker: HandWorker = field(init=False)
 
@@ -110,6 +112,7 @@ class Business:
             URLS,
             OutgoingPolicy(allow_loopback=True),
             UrlSources(OutgoingPolicy(), SEAL),
+            self.operations,
         )
         self.approvals = ApprovalService(self.pool)
         self.reviews = ReviewService(self.pool, self.approvals)
@@ -175,6 +178,14 @@ class Business:
         )
         return str(row["job_id"])
 
+    async def jobs_of(self, accepted: SubmitAccepted) -> dict[str, str]:
+        """Return the jobs that work for a request of several, by their names in their order."""
+        rows = await self.engine.query(
+            "SELECT job_name, job_id FROM dagapp.platform_request_jobs WHERE request_id = %s ORDER BY sequence",
+            accepted.request_id,
+        )
+        return {row["job_name"]: row["job_id"] for row in rows}
+
     async def finish(self, job_id: str, *ran: TaskMessage) -> None:
         """Run every task of an ingest, but those that ran, to its success, as workers would report it."""
         done = {message.task_id for message in ran}
@@ -183,8 +194,8 @@ class Business:
                 await self.worker.run(message, output=await self.output_of(message))
                 done.add(message.task_id)
 
-    async def fail(self, job_id: str, **error: Any) -> None:
-        """Let the first task of a job fail for good."""
+    async def fail(self, job_id: str, **error: Any) -> TaskMessage:
+        """Let the first task of a job fail for good; return its message."""
         message = await self.engine.message(job_id)
         await self.worker.claim(message)
         detail = {"code": "CRS_MISSING", "message": "no CRS", "field": "crs", "user_fixable": True} | error
@@ -193,6 +204,7 @@ class Business:
                 {"task_id": message.task_id, "token": message.token, "status": TaskStatus.FAILED, "error": detail}
             )
         )
+        return message
 
     async def row(self, accepted: SubmitAccepted) -> dict[str, Any]:
         """Return the version's row."""

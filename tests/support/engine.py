@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 
 from core.dag.catalogue import WorkflowCatalogue, load_folder
 from core.models.engine import Job
+from core.operations import OperationCatalogue, load_operations
 from core.wire import (
     Beat,
     Capacity,
@@ -52,6 +53,12 @@ WORKFLOWS = Path(__file__).resolve().parents[2] / "workflows"
 def repository_workflows() -> WorkflowCatalogue:
     """Return the workflows that ship with the repository."""
     return load_folder({path.name: path.read_text() for path in sorted(WORKFLOWS.glob("*.yaml"))})
+
+
+def repository_operations() -> OperationCatalogue:
+    """Return the operations that ship with the repository."""
+    files = {path.name: path.read_text() for path in sorted((WORKFLOWS / "operations").glob("*.yaml"))}
+    return load_operations(files, frozenset(repository_workflows().ids()))
 
 
 def workflows_of(*texts: str) -> WorkflowCatalogue:

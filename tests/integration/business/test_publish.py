@@ -168,17 +168,17 @@ async def test_a_job_without_a_request_changes_nothing(business: Business) -> No
 
 @pytest.mark.parametrize("missing", ["blob_path", "stac_item", "stac_item_id", "stac_collection_id"])
 def test_what_publishing_needs_must_be_declared(missing: str) -> None:
-    outputs, error = read_outputs(job({k: v for k, v in GOOD.items() if k != missing}))
+    outputs, error = read_outputs({k: v for k, v in GOOD.items() if k != missing})
     assert outputs is None
     assert error is not None
     assert missing in error["message"]
 
 
 def test_a_table_stands_for_a_blob() -> None:
-    outputs, error = read_outputs(job({k: v for k, v in GOOD.items() if k != "blob_path"} | {"table_name": "geo.x"}))
+    outputs, error = read_outputs({k: v for k, v in GOOD.items() if k != "blob_path"} | {"table_name": "geo.x"})
     assert (outputs and outputs.table_name, error) == ("geo.x", None)
 
 
-@pytest.mark.parametrize("outputs", [None, {}, GOOD | {"extra": 1}, GOOD | {"blob_size_bytes": "many"}])
-def test_unknown_or_wrong_outputs_are_refused(outputs: dict[str, Any] | None) -> None:
-    assert read_outputs(job(outputs))[0] is None
+@pytest.mark.parametrize("outputs", [{}, GOOD | {"extra": 1}, GOOD | {"blob_size_bytes": "many"}])
+def test_unknown_or_wrong_outputs_are_refused(outputs: dict[str, Any]) -> None:
+    assert read_outputs(outputs)[0] is None
