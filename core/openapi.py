@@ -115,7 +115,7 @@ def _operation(endpoint: Endpoint, references: References) -> Json:
         "summary": operation.summary,
         "description": f"For: {operation.who}.",
         "tags": [operation.tag],
-        "responses": _responses(operation, references),
+        "responses": _responses(operation, references) | _of_host(endpoint),
         "security": [] if operation.who == "anybody" else [{"apiKey": []}, {"bearer": []}],
     }
     if parameters := [_parameter(one) for one in (*endpoint.path_parameters, *operation.parameters)]:
@@ -139,6 +139,13 @@ def _responses(operation: Operation, references: References) -> Json:
     if operation.conditional:
         found["304"] = {"description": "As the caller knows it (If-None-Match)."}
     return found
+
+
+def _of_host(endpoint: Endpoint) -> Json:
+    """The Functions host itself answers a place that must be a whole number and is none, without a body."""
+    if not any(one.schema.get("type") == "integer" for one in endpoint.path_parameters):
+        return {}
+    return {"404": {"description": "A problem as of every refusal; without a body where a place is no whole number."}}
 
 
 def _answer(model: type[BaseModel] | None, references: References) -> Json:

@@ -25,7 +25,10 @@ from core.errors import (
     ParameterMissing,
     Throttled,
     TransientError,
+    Unauthenticated,
 )
+from core.identity import Role
+from edge.identity import Identity
 from edge.problems import MEDIA_TYPE, document, headers, identified
 from repositories.logs import redact
 
@@ -118,8 +121,21 @@ async def _on_geodag_error(request: Request, error: Exception) -> Response:
     return answer_to(request, error)
 
 
+def is_known(request: Request) -> bool:
+    """Return whether anybody we know asks: FastAPI looks at paths and queries before a route looks at credentials."""
+    identity: Identity = request.app.state.identity
+    headers = request.headers
+    if identity.is_service(headers, Role.WORKER):
+        return True
+    mutates = request.method not in {"GET", "HEAD"}
+    return identity.caller(headers) is not None and (not mutates or identity.is_service(headers, Role.GATEWAY))
+
+
 async def _on_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    if not is_known(request):
+        unknown = Unauthenticated("a credential is required: X-API-Key, or Authorization: Bearer")
+        return answer(unknown, request.url.path)
     return answer(parameter_error(error, drop_source=True), request.url.path)
 
 

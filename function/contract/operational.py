@@ -52,6 +52,7 @@ ROUTES: Final[Mapping[str, Route]] = {
                 "Reach what the allow-list names.",
                 "operations",
                 OPERATORS,
+                status="2XX",
                 body_required=False,
                 untyped_body=method in ("POST", "PUT", "PATCH"),
             ),

@@ -50,7 +50,11 @@ class Contract:
         if operation is None:
             return [f"{where}: the document does not know the call"]
         responses = operation["responses"]
+        if status == 204:
+            return [f"{where}: a body"] if body else []
         promised = responses.get(str(status)) or responses.get(f"{status // 100}XX")
+        if status == 404:
+            promised = responses["default"]  # ours has a body, whatever the host may do without
         promised = promised or (responses.get("default") if status >= 400 else None)
         if promised is None:
             return [f"{where}: expected {sorted(responses)}"]

@@ -57,6 +57,19 @@ async def test_without_a_credential_everything_is_401(door: Door, routes: list[t
     assert wrong == []
 
 
+@pytest.mark.parametrize("credentials", [{}, {"service": "gateway"}, {"caller": "stranger", "service": "gateway"}])
+async def test_a_malformed_place_or_query_is_401_too(door: Door, credentials: Any) -> None:
+    for method, path in (
+        ("POST", "/api/v1/assets/no-id/versions/-1/approve"),
+        ("GET", "/api/v1/assets/no-id"),
+        ("GET", "/api/v1/audit?limit=many"),
+        ("DELETE", "/api/v1/assets/no-id"),
+    ):
+        assert await status(door, method, path, **credentials) == 401, path
+    assert await status(door, "POST", "/api/v1/assets/no-id/restore", caller="admin") == 401
+    assert await status(door, "GET", "/api/v1/audit?limit=many", caller="operator") == 422
+
+
 async def test_an_unknown_key_is_401_everywhere(door: Door, routes: list[tuple[str, str]]) -> None:
     wrong = [route for route in routes if await status(door, *route, caller="stranger", service="stranger") != 401]
     assert wrong == []
