@@ -29,6 +29,7 @@ from core.lifecycle import (
     is_open,
 )
 from core.models.business import ApprovalState, Clearance, ProcessingState
+from core.raster_rules import by_subject
 from core.statuses import ATTEMPT_TRANSITIONS, JOB_TRANSITIONS, NODE_TRANSITIONS
 from function.settings import GatewaySettings
 from orchestrator.settings import OrchestratorSettings
@@ -138,7 +139,25 @@ def _default(field: FieldInfo) -> str:
     return "" if field.default is None else f"`{field.default}`"
 
 
+def raster_rules() -> str:
+    """Return the rules for rasters, one table for each subject."""
+    parts = []
+    for subject, rules in by_subject():
+        lines = [
+            f"### {subject.capitalize()}\n",
+            "| rule | code | level | field | what holds | test |",
+            "|---" * 6 + "|",
+        ]
+        for rule in rules:
+            test = f"[{rule.test.partition('::')[2]}](../tests/unit/handlers/{rule.test.partition('::')[0]})"
+            cells = (f"`{rule.id}`", f"`{rule.code}`", rule.level, rule.field or "", rule.sentence, test)
+            lines.append(f"| {' | '.join(cells)} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
 PARTS: Final[Mapping[str, Callable[[], str]]] = {
+    "raster_rules": raster_rules,
     "states": states,
     "access": access,
     "versions": versions,
@@ -154,7 +173,13 @@ def workflow_schema() -> str:
 
 
 FILES: Final[Mapping[str, Callable[[], str]]] = {"docs/workflow.schema.json": workflow_schema}
-PAGES: Final = ("docs/architecture.md", "docs/lifecycle.md", "docs/security.md", "docs/configuration.md")
+PAGES: Final = (
+    "docs/architecture.md",
+    "docs/lifecycle.md",
+    "docs/security.md",
+    "docs/configuration.md",
+    "docs/raster-rules.md",
+)
 
 
 def updated(page: str) -> str:

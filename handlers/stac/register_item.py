@@ -10,11 +10,12 @@ from typing import Any
 import rasterio
 from rasterio.errors import RasterioError
 
-from core.errors import Finding, ParameterInvalid, StorageUnavailable
+from core.errors import ParameterInvalid, StorageUnavailable
 from core.handlers_catalog import RasterOptions, RegisterItemParams
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import crs as crs_rules
 from handlers.raster import gdal
+from handlers.raster.findings import Findings
 from handlers.raster.options import parse_datetime
 from handlers.stac.item import CogFile, Description, Moment, build_item
 
@@ -35,7 +36,7 @@ def register_item(ctx: ProcessContext, params: RegisterItemParams) -> Outcome:
         raise StorageUnavailable(f"the stored COG has SHA-256 {digest}, {params.cog_facts['sha256']} was written")
     ctx.raise_if_cancelled()
     file, tags = _read_back(path, digest, facts)
-    findings: list[Finding] = []
+    findings = Findings()
     about = Description(
         item_id=params.item_id,
         collection_id=params.collection_id,
@@ -48,7 +49,7 @@ def register_item(ctx: ProcessContext, params: RegisterItemParams) -> Outcome:
     moment = _moment(params.options, tags, findings)
     item = build_item(file, facts, params.cog_facts["render"], about, moment, _software())
     output = {"stac_item_id": params.item_id, "stac_collection_id": params.collection_id, "stac_item": item}
-    return Outcome(output, findings=tuple(findings))
+    return Outcome(output, findings=tuple(findings.findings))
 
 
 def _read_back(path: Path, digest: str, facts: Mapping[str, Any]) -> tuple[CogFile, Mapping[str, str]]:
@@ -73,7 +74,7 @@ def _read_back(path: Path, digest: str, facts: Mapping[str, Any]) -> tuple[CogFi
     return file, tags
 
 
-def _moment(options: RasterOptions, tags: Mapping[str, str], findings: list[Finding]) -> Moment:
+def _moment(options: RasterOptions, tags: Mapping[str, str], findings: Findings) -> Moment:
     """Return when the pixels were taken: as submitted, else by the file's own tag, else the time of processing."""
     try:
         start = parse_datetime(options.start_datetime) if options.start_datetime else None
@@ -86,15 +87,13 @@ def _moment(options: RasterOptions, tags: Mapping[str, str], findings: list[Find
         return Moment(None, start, end)
     try:
         taken = datetime.strptime(tags.get("TIFFTAG_DATETIME", ""), _TIFF_DATETIME).replace(tzinfo=UTC)
-        findings.append(_note("DATETIME_FROM_FILE", "the date comes from the TIFF DateTime tag", taken))
+        message = "the date comes from the TIFF DateTime tag"
+        findings.info("DATETIME_FROM_FILE", message, field="datetime", now=taken.isoformat())
     except ValueError:
         taken = datetime.now(UTC).replace(microsecond=0)
-        findings.append(_note("DATETIME_ASSUMED", "no date was given and the file has none: time of processing", taken))
+        message = "no date was given and the file has none: time of processing"
+        findings.info("DATETIME_ASSUMED", message, field="datetime", now=taken.isoformat())
     return Moment(taken)
-
-
-def _note(code: str, message: str, moment: datetime) -> Finding:
-    return Finding(code=code, level="info", field="datetime", to=moment.isoformat(), message=message)
 
 
 def _software() -> dict[str, str]:
