@@ -170,6 +170,7 @@ class RasterValidateOutput(Output):
     file_size_mb: float
     raster: dict[str, Any] = Field(description="What create_cog needs: crs_wkt, crs_code, transform, nodata, type, …")
     report: dict[str, Any] = Field(description="Validation report: verdict, findings, raster facts.")
+    estimate: dict[str, Any] = Field(description="memory_bytes, scratch_bytes, seconds of a core, route.")
 
 
 class CreateCogParams(Params):

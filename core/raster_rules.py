@@ -240,6 +240,11 @@ RULES: Final[tuple[Rule, ...]] = (
         _ACCEPTED + "test_nan_beside_a_nodata_value_takes_it",
     ),
     Rule(
+        "nodata.nonfinite_masked", "NONFINITE_MASKED", WARNING, "nodata",
+        "Pixels that a mask calls valid but that hold nothing finite are masked.",
+        _COG + "test_what_is_not_finite_is_masked_where_a_mask_says_what_is_valid",
+    ),
+    Rule(
         "nodata.mask_wins", "NODATA_IGNORED", WARNING, "nodata", "A mask or alpha band wins over a nodata value.",
         _ACCEPTED + "test_a_mask_wins_over_a_nodata_value",
     ),

@@ -56,6 +56,12 @@ def judge_pixels(
     nonfinite = scanned.nonfinite_pixels if scanned else 0
     if nonfinite and validity in (Validity.ALL, Validity.NODATA):
         nodata, validity = _nodata_for_nonfinite(nodata, nonfinite, findings), Validity.NODATA
+    if nonfinite and validity is Validity.MASK:
+        findings.warn(
+            "NONFINITE_MASKED",
+            f"{nonfinite} NaN or infinite values were masked",
+            field="nodata",
+        )
     if options.compression in LOSSY and validity is Validity.NODATA:
         findings.warn(
             "NODATA_TO_MASK",

@@ -60,7 +60,7 @@ def _reasons(facts: RasterFacts, *, nodata_to_mask: bool) -> list[str]:
         "orientation": facts.orientation is Orientation.FLIPPED,
         "longitude": bool(facts.longitude_shift or facts.roll_columns),
         "nodata": facts.nodata != facts.file_nodata or (facts.nodata is None and facts.nodata_tag is not None),
-        "nonfinite": facts.nonfinite_pixels > 0 and facts.validity is Validity.NODATA,
+        "nonfinite": facts.nonfinite_pixels > 0 and facts.validity in (Validity.NODATA, Validity.MASK),
         "alpha": facts.alpha_is_data,
         "statistics": facts.stale_statistics,
         "mask": nodata_to_mask,

@@ -1,6 +1,7 @@
 """Writes an uncompressed tiled copy of a raster in which everything is as the rules want it, pixels untouched.
 
 Only flips, rolls, and the replacement of non-finite values by nodata happen to pixels here; nothing is resampled.
+Where a mask says what is valid, pixels without any finite value are masked instead.
 """
 
 from collections.abc import Callable, Iterator
@@ -153,6 +154,8 @@ def _read(src: DatasetReader, here: Window, facts: RasterFacts, *, to_mask: bool
     nodata = in_dtype(facts.nodata, facts.dtype)
     if nodata is not None and data.dtype.kind == "f" and facts.nonfinite_pixels:
         data[~np.isfinite(data)] = nodata
+    if mask is not None and facts.nonfinite_pixels:
+        mask = np.where(np.isfinite(data).any(axis=0), mask, 0).astype(np.uint8)
     if to_mask:
         mask = (~equals_nodata(data, nodata)).any(axis=0).astype(np.uint8) * 255
     return _arranged(data, facts), None if mask is None else _arranged(mask, facts)

@@ -15,12 +15,15 @@ from handlers.archives import is_archive
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import gdal
 from handlers.raster.delivery import Delivered, completed, note_delivery, received
+from handlers.raster.estimate import estimate
 from handlers.raster.facts import RasterFacts
 from handlers.raster.findings import Findings
 from handlers.raster.header import Header, read_header
 from handlers.raster.limits import LIMITS, RasterLimits
 from handlers.raster.options import Options, check_options
 from handlers.raster.pixels import PixelFacts, judge_pixels
+from handlers.raster.plan import make_plan
+from handlers.raster.profiles import profile_of
 from handlers.raster.scan import BlockUnreadable, Scan, ScanRules, scan
 from handlers.raster.sniff import HEAD_BYTES, Kind, sniff
 from handlers.raster.tiff import Directory, HeaderError, read_directories
@@ -39,8 +42,10 @@ def validate(ctx: ProcessContext, params: RasterValidateParams) -> Outcome:
     size_bytes, head = _check_file(source, params.expected_size_bytes, findings)
     options = check_options(params.options, findings)
     with received(ctx, source, head, params.options.member, findings) as delivered:
-        content_hash, facts = _examine(ctx, params, delivered, options, findings)
+        content_hash, facts, page = _examine(ctx, params, delivered, options, findings)
+        packed = delivered.path.stat().st_size if delivered.member else 0
     findings.raise_if_rejected()
+    needs = _estimate(facts, page, options, packed)
     raster = facts.model_dump(mode="json")
     findings.add_facts({key: value for key, value in raster.items() if key != "findings"})
     output = {
@@ -49,15 +54,16 @@ def validate(ctx: ProcessContext, params: RasterValidateParams) -> Outcome:
         "file_size_bytes": size_bytes,
         "file_size_mb": round(size_bytes / 1e6, 3),
         "raster": raster,
-        "report": findings.document(),
+        "report": findings.document() | {"estimate": needs},
+        "estimate": needs,
     }
     return Outcome(output, findings=tuple(findings.findings))
 
 
 def _examine(
     ctx: ProcessContext, params: RasterValidateParams, delivered: Delivered, options: Options, findings: Findings
-) -> tuple[str | None, RasterFacts]:
-    """Return the digest of the source and the facts of its raster, both after all rules."""
+) -> tuple[str | None, RasterFacts, Directory]:
+    """Return the digest of the source, the facts of its raster after all rules, and its directory."""
     page, chosen = _check_tiff(delivered.path, params.options, LIMITS, findings)
     path, said = completed(ctx, delivered, page, findings)
     with gdal.environment(sidecars=said is not None), _open(path, chosen, findings) as src:
@@ -71,7 +77,14 @@ def _examine(
             content_hash = _sha256(ctx, Path(params.source))
             scanned = _read_all(ctx, src, page, header, findings)
         pixels = judge_pixels(src, header, scanned, options, params.options, delivered.name, findings)
-        return content_hash, _facts(src, chosen, delivered, header, pixels, findings)
+        return content_hash, _facts(src, chosen, delivered, header, pixels, findings), page
+
+
+def _estimate(facts: RasterFacts, page: Directory, options: Options, packed_bytes: int) -> dict[str, Any]:
+    profile = profile_of(facts.raster_type, options.compression)
+    plan = make_plan(facts, options.target_crs, profile)
+    block_bytes = page.blocks.decoded_bytes(page)
+    return estimate(facts, plan, profile, block_bytes=block_bytes, packed_bytes=packed_bytes).as_json()
 
 
 def _check_file(source: Path, expected_bytes: int | None, findings: Findings) -> tuple[int, bytes]:

@@ -5,7 +5,8 @@ from typing import Final
 
 from rasterio.windows import Window
 
-WINDOW_BYTES: Final = 32 * 1024 * 1024
+WINDOW_BYTES: Final = 8 * 1024 * 1024
+"""Small, because what is counted in a window is held as 64-bit numbers for a moment: eight times as much for bytes."""
 
 
 def block_windows(

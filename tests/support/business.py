@@ -264,6 +264,7 @@ class Business:
                     "file_size_bytes": 6,
                     "file_size_mb": 0.0,
                     "raster": {"crs_code": "EPSG:4326"},
+                    "estimate": {"route": "direct"},
                     "report": {"verdict": "accept", "findings": []},
                 }
             case "raster.create_cog":

@@ -215,6 +215,19 @@ def test_nan_becomes_nodata_and_nothing_else_changes(raster: RasterPath) -> None
         assert (cog.nodata, cog.read(1)[3, 4], cog.read(1)[5, 6]) == (-9999, -9999, -9999)
 
 
+def test_what_is_not_finite_is_masked_where_a_mask_says_what_is_valid(raster: RasterPath) -> None:
+    values = pattern(40, 50, "float32")
+    values[3, 4], values[5, 6] = np.nan, np.inf
+    mask = np.full(values.shape, 255, np.uint8)
+    mask[:2] = 0
+    made = raster.make(raster.write(values, mask=mask))
+    assert made.codes == ["NONFINITE_MASKED"]
+    mask[3, 4] = mask[5, 6] = 0
+    with opened(made) as cog:
+        np.testing.assert_array_equal(cog.dataset_mask(), mask)
+        np.testing.assert_array_equal(cog.read(1), values)
+
+
 def test_a_nodata_value_that_cannot_be_leaves_the_file(raster: RasterPath) -> None:
     source = raster.write(pattern(16, 16, "int16", 0, 900), nodata=-32768)
     signed, unsigned = (b"\x53\x01\x03\x00\x01\x00\x00\x00" + kind for kind in (b"\x02\x00", b"\x01\x00"))
