@@ -1,6 +1,12 @@
 """STAC documents that more than one process writes."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
+
+Box = tuple[float, float, float, float]
+WORLD: Final[Box] = (-180.0, -90.0, 180.0, 90.0)
 
 LICENSE: Final = "other"
 """STAC 1.1.0: the terms are not an SPDX licence; partners keep their own."""
@@ -16,8 +22,62 @@ def collection_document(collection_id: str, title: str, description: str = "") -
         "description": description or title,
         "license": LICENSE,
         "extent": {
-            "spatial": {"bbox": [[-180.0, -90.0, 180.0, 90.0]]},
+            "spatial": {"bbox": [list(WORLD)]},
             "temporal": {"interval": [[None, None]]},
         },
         "links": [],
     }
+
+
+@dataclass(frozen=True, slots=True)
+class ItemExtent:
+    """Where and when one item lies. Bounds are west, south, east, north in degrees; west > east crosses 180°."""
+
+    bbox: Sequence[float] | None
+    start: str | None
+    end: str | None
+
+
+def extent_of(items: Iterable[ItemExtent]) -> dict[str, Any]:
+    """Return the extent that covers items; without a place or a time it is open on that side."""
+    boxes: list[Box] = []
+    starts: list[str] = []
+    ends: list[str] = []
+    for item in items:
+        if item.bbox is not None:
+            boxes.append(_flat(item.bbox))
+        if item.start is not None and item.end is not None:
+            starts.append(item.start)
+            ends.append(item.end)
+    interval = [min(starts, key=_moment), max(ends, key=_moment)] if starts else [None, None]
+    bbox = list(_cover(boxes)) if boxes else list(WORLD)
+    return {"spatial": {"bbox": [bbox]}, "temporal": {"interval": [interval]}}
+
+
+def _flat(bbox: Sequence[float]) -> Box:
+    """Drop the heights of a box of six numbers."""
+    west, south, east, north = (bbox[0], bbox[1], bbox[3], bbox[4]) if len(bbox) == 6 else bbox
+    return west, south, east, north
+
+
+def _cover(boxes: Sequence[Box]) -> Box:
+    """Return the smallest box around boxes: on the circle of longitudes, all but the widest gap between them."""
+    south, north = min(box[1] for box in boxes), max(box[3] for box in boxes)
+    if all(box[0] <= box[2] for box in boxes):
+        return min(box[0] for box in boxes), south, max(box[2] for box in boxes), north
+    arcs = sorted((box[0], box[2] if box[0] <= box[2] else box[2] + 360) for box in boxes)
+    reached = max(arcs[0][1], max(end for _, end in arcs) - 360)
+    widest, west, east = 0.0, -180.0, 180.0
+    for start, end in (*arcs[1:], (arcs[0][0] + 360, arcs[0][1] + 360)):
+        if start - reached > widest:
+            widest, west, east = start - reached, start, reached
+        reached = max(reached, end)
+    return _wrapped(west), south, _wrapped(east), north
+
+
+def _wrapped(longitude: float) -> float:
+    return longitude if -180 <= longitude <= 180 else (longitude + 180) % 360 - 180
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,21 +1,19 @@
 """The one writer of the STAC catalogue (pgstac), and its reader.
 
-Every write takes one global advisory lock until its transaction ends: eight writers without it lost a third to three
-quarters of their items to deadlocks and partitions that vanished (geo-stack.md §3.3). Every write is read back and
+Every write takes one global lock until its transaction ends: eight writers without it lost a third to three quarters
+of their items to deadlocks and partitions that vanished (geo-stack.md §3.3). The lock is a row that the two writing
+roles alone may lock. Every write is read back and
 compared by content, so `write_item` returning means that the document is there and whole.
 """
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from core.errors import GeodagError
-
-WRITER_LOCK: Final = 4242
-"""Transaction advisory lock of every write to pgstac, in whatever role or process."""
 
 Json = dict[str, Any]
 
@@ -111,7 +109,9 @@ def _verify(written: Mapping[str, Any], found: Json | None) -> None:
 
 
 async def _lock(conn: AsyncConnection[Any]) -> None:
-    await conn.execute("SELECT pg_advisory_xact_lock(%s)", (WRITER_LOCK,))
+    cursor = await conn.execute("SELECT writer FROM fence.catalogue_writer FOR UPDATE")
+    if await cursor.fetchone() is None:
+        raise GeodagError("the catalogue's lock is missing: fence.catalogue_writer has no row")
 
 
 async def _one(conn: AsyncConnection[Any], statement: str, values: tuple[str, ...]) -> Json | None:

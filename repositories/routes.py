@@ -20,15 +20,14 @@ _ROUTES: LiteralString = (
 )
 
 
-class Route(BaseModel):
-    """One row of dagserve.routes: a version with what decides who sees it and where its file lies."""
+class Facts(BaseModel):
+    """What decides who sees a version."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     asset_id: str
     version_ordinal: int
     platform_id: str
-    data_type: str
     clearance_state: Clearance
     exposure: Exposure
     latest_approved_version_ordinal: int | None
@@ -36,18 +35,6 @@ class Route(BaseModel):
     version_deleted: bool
     approval_state: ApprovalState
     processing_state: ProcessingState
-    revision: int
-    title: str
-    description: str | None
-    blob_path: str | None
-    blob_sha256: str | None
-    blob_size_bytes: int | None
-    content_hash: str | None
-    render: dict[str, Any] | None
-    stac_item_id: str | None
-    stac_collection_id: str | None
-    stac_item: dict[str, Any] | None
-    updated_at: datetime
 
     def asset_facts(self) -> AssetFacts:
         """Return what the access policy reads of the asset."""
@@ -70,6 +57,32 @@ class Route(BaseModel):
         )
 
 
+class Placed(Facts):
+    """A version that is catalogued, with where and when it lies as its item says."""
+
+    bbox: list[float] | None
+    starts: str | None
+    ends: str | None
+
+
+class Route(Facts):
+    """One row of dagserve.routes: a version with what decides who sees it and where its file lies."""
+
+    data_type: str
+    revision: int
+    title: str
+    description: str | None
+    blob_path: str | None
+    blob_sha256: str | None
+    blob_size_bytes: int | None
+    content_hash: str | None
+    render: dict[str, Any] | None
+    stac_item_id: str | None
+    stac_collection_id: str | None
+    stac_item: dict[str, Any] | None
+    updated_at: datetime
+
+
 def find_route(conn: Connection[Any], asset_id: str, ordinal: int | None) -> Route | None:
     """Return one version of an asset; without an ordinal the latest approved one. One read by primary key."""
     with conn.cursor(row_factory=class_row(Route)) as cursor:
@@ -80,11 +93,17 @@ def find_route(conn: Connection[Any], asset_id: str, ordinal: int | None) -> Rou
         return cursor.fetchone()
 
 
-def routes_of_collection(conn: Connection[Any], collection_id: str) -> Generator[Route, None, None]:
-    """Yield the versions that are catalogued in a collection, as they come; the caller stops when it has enough."""
-    with conn.cursor(row_factory=class_row(Route)) as cursor:
+def placed_in_collection(conn: Connection[Any], collection_id: str) -> Generator[Placed, None, None]:
+    """Yield the versions whose items belong to a collection, as they come."""
+    with conn.cursor(row_factory=class_row(Placed)) as cursor:
         yield from cursor.stream(
-            _ROUTES + " WHERE stac_collection_id = %s",
+            """
+            SELECT asset_id, version_ordinal, platform_id, clearance_state, exposure, latest_approved_version_ordinal,
+                asset_deleted, version_deleted, approval_state, processing_state, stac_item -> 'bbox' AS bbox,
+                coalesce(stac_item #>> '{properties,start_datetime}', stac_item #>> '{properties,datetime}') AS starts,
+                coalesce(stac_item #>> '{properties,end_datetime}', stac_item #>> '{properties,datetime}') AS ends
+            FROM dagserve.routes WHERE stac_collection_id = %s
+            """,
             (collection_id,),
         )
 

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Depends, Request, Response
 from core.access import INTERNAL, PRIVATE_CACHE, Door
 from core.identity import Caller
 from core.models.business import ApprovalState
+from core.stac import ItemExtent, extent_of
 from repositories.database import SyncPool, read
-from repositories.routes import Route, published_collection, published_item, routes_of_collection
+from repositories.routes import Route, placed_in_collection, published_collection, published_item
 from serving.errors import hidden
 from serving.files import VersionFiles
 from serving.ranges import RangedFile
@@ -42,7 +43,7 @@ class Catalogue:
         return document
 
     def collection(self, gate: Gate, caller: Caller | None, collection_id: str) -> dict[str, Any]:
-        """Return a collection; it exists for those who see at least one of its items.
+        """Return a collection; it exists for those who see at least one of its items, and covers what they see.
 
         Raises:
             NotFound: There is none, or nothing in it for this caller; nobody can tell which.
@@ -50,12 +51,12 @@ class Catalogue:
         if "\0" in collection_id:
             raise hidden()
         with read(self._pool) as conn:
-            with closing(routes_of_collection(conn, collection_id)) as routes:
-                visible = gate.sees_some(caller, routes, Door.STAC)
-            document = published_collection(conn, collection_id) if visible else None
+            with closing(placed_in_collection(conn, collection_id)) as versions:
+                seen = [ItemExtent(one.bbox, one.starts, one.ends) for one in gate.seen(caller, versions, Door.STAC)]
+            document = published_collection(conn, collection_id) if seen else None
         if document is None:
             raise hidden()
-        return document
+        return document | {"extent": extent_of(seen)}
 
     def _published(self, route: Route) -> dict[str, Any] | None:
         if route.stac_collection_id is None or route.stac_item_id is None:

@@ -5,9 +5,9 @@ The look-up is one indexed read a request, and no decision is kept: what is revo
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from fastapi import Query, Request
 
@@ -16,9 +16,10 @@ from core.identity import Caller
 from core.ids import canonical_json
 from edge.identity import Identity
 from repositories.database import SyncPool, read
-from repositories.routes import Route, find_route
+from repositories.routes import Facts, Route, find_route
 from serving.errors import hidden
 
+F = TypeVar("F", bound=Facts)
 _ASSET_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 VersionQuery = Annotated[
@@ -104,12 +105,11 @@ class Gate:
             raise hidden()
         return Admitted(route, requested, decision.cache_control)
 
-    def sees_some(self, caller: Caller | None, routes: Iterable[Route], door: Door) -> bool:
-        """Return whether this caller sees at least one of these versions through a door."""
-        return any(
-            decide(caller, route.asset_facts(), [route.version_facts()], route.version_ordinal, door).allowed
-            for route in routes
-        )
+    def seen(self, caller: Caller | None, versions: Iterable[F], door: Door) -> Iterator[F]:
+        """Yield those of these versions that this caller sees through a door."""
+        for one in versions:
+            if decide(caller, one.asset_facts(), [one.version_facts()], one.version_ordinal, door).allowed:
+                yield one
 
     def _find(self, asset_id: str, requested: Requested) -> Route | None:
         if not _ASSET_ID.fullmatch(asset_id):

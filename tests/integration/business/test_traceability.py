@@ -1,5 +1,6 @@
 """From the catalogue back to what a partner asked for (specification 003 §13.8)."""
 
+import re
 from typing import Any
 
 import pytest
@@ -46,6 +47,18 @@ async def test_a_published_item_names_every_id_of_its_platform_and_its_request(
         "platform:version_id": "2025-01",
         "platform:request_id": accepted.request_id,
     }
+
+
+async def test_a_name_with_slashes_gives_an_item_that_is_read_and_deleted(business: Business) -> None:
+    """C07 of the cases: ids are made of ours, never of a partner's names."""
+    refs = {"dataset_id": "region/2024/a", "resource_id": "../b c?d#e"}
+    accepted = await business.approved(platform_refs=refs, level="public")
+    found = await business.catalogued(accepted)
+    assert found is not None
+    assert re.fullmatch(r"[0-9a-f]{32}-v0", found["id"])
+    assert found["properties"]["platform:dataset_id"] == "region/2024/a"
+    await business.revoke(accepted)
+    assert await business.catalogued(accepted) is None
 
 
 async def test_a_resubmit_leads_to_its_own_request(business: Business) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from psycopg import AsyncConnection, errors
+from psycopg.types.json import Jsonb
 
+from core.errors import GeodagError
 from repositories import pgstac, roles
 from repositories.pgstac import CatalogueMismatch, differences
 from tests.support.databases import Database
@@ -98,6 +100,57 @@ async def test_eight_writers_with_new_collections_lose_nothing(database: Databas
         for number in range(8):
             for index in range(per_writer):
                 assert await pgstac.read_item(reader, f"ddh-{number}", f"i-{index}") is not None
+
+
+async def search(conn: AsyncConnection[Any], moment: str) -> list[tuple[str, str]]:
+    """Return (collection, id) of what pgstac finds at a time."""
+    cursor = await conn.execute("SELECT pgstac.search(%s)", (Jsonb({"datetime": moment, "limit": 10}),))
+    (found,) = await cursor.fetchone() or ({},)
+    return sorted((feature["collection"], feature["id"]) for feature in found["features"])
+
+
+async def test_an_item_that_moves_in_time_is_one_item_at_its_new_time(conn: AsyncConnection[Any]) -> None:
+    """C13 of the cases: the key is (collection, id); within a transaction, too, the last one wins."""
+    await pgstac.write_collection(conn, collection())
+    for moment in ("2024-01-15T00:00:00Z", "2030-01-01T00:00:00Z", "2025-07-01T00:00:00Z"):
+        await pgstac.write_item(conn, item("a", moment=moment))
+    assert await search(conn, "2025-06-01T00:00:00Z/2025-08-01T00:00:00Z") == [("ddh-dem", "a")]
+    assert await search(conn, "2024-01-01T00:00:00Z/2024-02-01T00:00:00Z") == []
+    cursor = await conn.execute("SELECT count(*) FROM pgstac.items WHERE id = 'a'")
+    assert await cursor.fetchone() == (1,)
+
+
+async def test_partitions_take_in_whatever_time_comes(conn: AsyncConnection[Any]) -> None:
+    """C15 of the cases."""
+    await pgstac.write_collection(conn, collection())
+    for year in ("2021", "1999", "0900"):
+        await pgstac.write_item(conn, item(f"in-{year}", moment=f"{year}-03-01T00:00:00Z"))
+    for year in ("2021", "1999", "0900"):
+        found = await search(conn, f"{year}-01-01T00:00:00Z/{year}-12-31T00:00:00Z")
+        assert found == [("ddh-dem", f"in-{year}")]
+
+
+async def test_one_id_in_two_collections_is_two_items(conn: AsyncConnection[Any]) -> None:
+    """C07 of the cases."""
+    for name in ("ddh-dem", "ddh-ortho"):
+        await pgstac.write_collection(conn, collection(name))
+        await pgstac.write_item(conn, item("same", name))
+    assert await pgstac.delete_item(conn, "ddh-dem", "same")
+    assert await pgstac.read_item(conn, "ddh-ortho", "same") is not None
+
+
+async def test_nobody_but_the_writers_can_hold_the_writers_up(database: Database) -> None:
+    for role in (roles.SERVING, roles.GATEWAY):
+        async with await AsyncConnection.connect(database.conninfo(role)) as other:
+            with pytest.raises(errors.InsufficientPrivilege):
+                await other.execute("SELECT writer FROM fence.catalogue_writer FOR UPDATE")
+
+
+async def test_without_its_lock_the_catalogue_is_not_written(conn: AsyncConnection[Any], database: Database) -> None:
+    async with await AsyncConnection.connect(database.admin, autocommit=True) as owner:
+        await owner.execute("DELETE FROM fence.catalogue_writer")
+    with pytest.raises(GeodagError, match="lock is missing"):
+        await pgstac.write_collection(conn, collection())
 
 
 async def test_the_reader_s_role_cannot_write(database: Database) -> None:

@@ -33,10 +33,12 @@ ALLOWED: dict[str, Cells] = {
         "dagqueue.messages": WRITE,
         "dagqueue.dead_letters": WRITE,
         "dagqueue.consumers": WRITE,
+        "fence.catalogue_writer": "SU",
         "pgstac.items": ALL,
         "pgstac.collections": ALL,
     },
     roles.WORKER: {
+        "fence.catalogue_writer": "SU",
         "dagqueue.messages": "SUD",
         "dagqueue.dead_letters": APPEND,
         "dagqueue.consumers": WRITE,
