@@ -22,7 +22,7 @@ def build_gateway(settings: GatewaySettings) -> Gateway:
         targets={"orchestrator": orchestrator, **others},
         version=settings.build_id,
         config=settings.redacted(),
-        queries=GatewayQueries(settings.conninfo()),
+        queries=GatewayQueries(settings.conninfo),
         urls=PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url),
     )
 

@@ -13,7 +13,7 @@ from core.b2b import is_key
 from core.models.business import ApprovalState, RequestState
 from core.review_view import CommentRow, ReviewRow
 from core.status_view import AssetFilter, AssetRow, RequestFacts, VersionRow
-from repositories.database import AsyncPool, async_pool, transaction
+from repositories.database import AsyncPool, Dsn, async_pool, transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ async def _versions(conn: AsyncConnection[Any], asset_ids: Sequence[str]) -> lis
 class GatewayQueries:
     """Reads; the pool opens with the first one, on the event loop that serves it."""
 
-    def __init__(self, dsn: str) -> None:
+    def __init__(self, dsn: Dsn) -> None:
         self._dsn = dsn
         self._pool: AsyncPool | None = None
 

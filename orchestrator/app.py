@@ -213,10 +213,10 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
 
 def _pool(settings: OrchestratorSettings, owner_id: str) -> AsyncPool:
     return engine_pool(
-        settings.conninfo(),
+        settings.conninfo,
         name=f"orchestrator {owner_id}",
         max_size=POOL_SIZE,
-        pooled=settings.listen_conninfo() != settings.conninfo(),
+        pooled=settings.is_pooled,
     )
 
 
@@ -235,7 +235,7 @@ def _advance_service(
 
 def _listener(settings: OrchestratorSettings, owner_id: str, on_wake: Callable[[str], None]) -> Listener:
     return Listener(
-        lambda: listen(settings.listen_conninfo(), name=f"listener {owner_id}"),
+        lambda: listen(settings.listen_conninfo, name=f"listener {owner_id}"),
         [owner_channel(owner_id), UNOWNED_CHANNEL, ENDED_CHANNEL, WEBHOOK_CHANNEL],
         on_wake,
     )
@@ -255,7 +255,7 @@ def _heartbeat(
 ) -> Heartbeat:
     instance = Instance(owner_id, socket.gethostname(), os.getpid(), settings.build_id)
     return Heartbeat(
-        settings.listen_conninfo(),
+        settings.listen_conninfo,
         instance,
         guard,
         pulse,

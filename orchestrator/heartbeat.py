@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from repositories.database import make_conninfo
+from core.errors import DatabaseUnavailable
+from repositories.database import Dsn, make_conninfo, text_of
 from repositories.orchestrators import BEAT
 from services.recover import OutageGuard
 
@@ -48,7 +49,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        conninfo: str,
+        conninfo: Dsn,
         instance: Instance,
         guard: OutageGuard,
         pulse: Pulse,
@@ -56,7 +57,7 @@ class Heartbeat:
         interval_seconds: float,
         state: Callable[[], str],
     ) -> None:
-        self._conninfo = make_conninfo(conninfo, f"heartbeat {instance.owner_id}")
+        self._conninfo = conninfo
         self._instance = instance
         self._guard = guard
         self._pulse = pulse
@@ -91,12 +92,13 @@ class Heartbeat:
         instance, began = self._instance, time.monotonic()
         try:
             if self._connection is None or self._connection.closed:
-                self._connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+                text = make_conninfo(text_of(self._conninfo), f"heartbeat {instance.owner_id}")
+                self._connection = psycopg.connect(text, autocommit=True, prepare_threshold=None)
             row = (instance.owner_id, instance.host, instance.pid, instance.build_id, self._state())
             self._connection.execute(BEAT, row)
         except Exception as error:
             # Whatever it is, the thread goes on: without it the instance counts as dead.
-            known = isinstance(error, psycopg.Error)
+            known = isinstance(error, psycopg.Error | DatabaseUnavailable)
             log.warning("heartbeat failed", extra={"error": type(error).__name__}, exc_info=not known)
             if self._connection is not None:
                 self._connection.close()

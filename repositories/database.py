@@ -5,7 +5,8 @@ it and give up on a reconnect after seconds, so that the next caller starts a fr
 backoff that grew while the server was away.
 """
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ CONNECTION_PARAMETERS: Final = {
 }
 RECONNECT_TIMEOUT_SECONDS: Final = 3.0
 CHECKOUT_TIMEOUT_SECONDS: Final = 10.0
+LIFETIME_SECONDS: Final = 1800.0
+"""After which a pooled connection is replaced."""
 
 _TRY_AGAIN: Final = (
     PoolTimeout,
@@ -47,15 +50,42 @@ _CLASSES: Final = frozenset({"08", "53", "57"})
 """Lost connection, insufficient resources, operator intervention (shutdown, starting up)."""
 
 
+Dsn = str | Callable[[], str]
+"""A connection string, or what returns one for each connection, as passwords that expire need; it may block."""
+
+
 def make_conninfo(base: str, application_name: str) -> str:
     """Return a connection string with keepalives, timeouts and the name that `pg_stat_activity` shows."""
     return conninfo.make_conninfo(base, application_name=application_name[:63], **CONNECTION_PARAMETERS)
 
 
-def async_pool(dsn: str, *, name: str, min_size: int = 2, max_size: int = 10) -> AsyncPool:
+def text_of(dsn: Dsn) -> str:
+    """Return the connection string of now."""
+    return dsn if isinstance(dsn, str) else dsn()
+
+
+async def asked(dsn: Dsn) -> str:
+    """Return the connection string of now, without holding up the event loop."""
+    return dsn if isinstance(dsn, str) else await asyncio.to_thread(dsn)
+
+
+def per_connection(dsn: Dsn, name: str) -> str | Callable[[], Awaitable[str]]:
+    """Return what an asynchronous pool takes: text, or a function that it awaits before each connect."""
+    if isinstance(dsn, str):
+        return make_conninfo(dsn, name)
+
+    async def ask() -> str:
+        return make_conninfo(await asked(dsn), name)
+
+    return ask
+
+
+def async_pool(
+    dsn: Dsn, *, name: str, min_size: int = 2, max_size: int = 10, max_lifetime_seconds: float = LIFETIME_SECONDS
+) -> AsyncPool:
     """Return a closed pool; `async with` opens it without waiting, so a process may start before its database."""
     return AsyncConnectionPool(
-        make_conninfo(dsn, name),
+        per_connection(dsn, name),
         connection_class=PipedConnection,
         kwargs={"prepare_threshold": None},
         min_size=min_size,
@@ -65,13 +95,14 @@ def async_pool(dsn: str, *, name: str, min_size: int = 2, max_size: int = 10) ->
         check=AsyncConnectionPool.check_connection,
         timeout=CHECKOUT_TIMEOUT_SECONDS,
         reconnect_timeout=RECONNECT_TIMEOUT_SECONDS,
+        max_lifetime=max_lifetime_seconds,
     )
 
 
-def sync_pool(dsn: str, *, name: str, min_size: int = 1, max_size: int = 4) -> SyncPool:
+def sync_pool(dsn: Dsn, *, name: str, min_size: int = 1, max_size: int = 4) -> SyncPool:
     """Return a closed pool for threads, as serving's tile endpoints are; autocommit, for single reads."""
     return ConnectionPool(
-        make_conninfo(dsn, name),
+        make_conninfo(dsn, name) if isinstance(dsn, str) else lambda: make_conninfo(dsn(), name),
         kwargs={"prepare_threshold": None, "autocommit": True},
         min_size=min_size,
         max_size=max_size,
@@ -118,10 +149,11 @@ def read(pool: SyncPool, timeout_seconds: float | None = None) -> Iterator[Conne
         yield conn
 
 
-async def listen(dsn: str, *, name: str) -> AsyncConnection[Any]:
+async def listen(dsn: Dsn, *, name: str) -> AsyncConnection[Any]:
     """Open the autocommit connection of a listener, which goes past any pooler."""
+    base = await asked(dsn)
     with translated():
-        return await AsyncConnection.connect(make_conninfo(dsn, name), autocommit=True, prepare_threshold=None)
+        return await AsyncConnection.connect(make_conninfo(base, name), autocommit=True, prepare_threshold=None)
 
 
 @contextmanager

@@ -16,11 +16,15 @@ from psycopg_pool import AsyncConnectionPool
 
 from repositories.database import (
     CHECKOUT_TIMEOUT_SECONDS,
+    LIFETIME_SECONDS,
     RECONNECT_TIMEOUT_SECONDS,
     AsyncPool,
+    Dsn,
+    asked,
     async_pool,
     listen,
     make_conninfo,
+    per_connection,
     translated,
 )
 from repositories.piped import PipedConnection
@@ -35,22 +39,23 @@ QUEUE_OPTIONS = f"{OPTIONS} -c enable_bitmapscan=off"
 """Messages are read in the order of their index, from its start, and not all of them to be sorted."""
 
 
-async def queue_connection(dsn: str, *, name: str, pooled: bool) -> AsyncConnection[Any]:
+async def queue_connection(dsn: Dsn, *, name: str, pooled: bool) -> AsyncConnection[Any]:
     """Open the autocommit connection of a receiver; `pooled` says that `dsn` leads to a transaction pooler."""
     if pooled:
         return await listen(dsn, name=name)
+    base = await asked(dsn)
     with translated():
         return await AsyncConnection.connect(
-            make_conninfo(dsn, name), autocommit=True, prepare_threshold=PREPARE_THRESHOLD, options=QUEUE_OPTIONS
+            make_conninfo(base, name), autocommit=True, prepare_threshold=PREPARE_THRESHOLD, options=QUEUE_OPTIONS
         )
 
 
-def engine_pool(dsn: str, *, name: str, max_size: int, pooled: bool) -> AsyncPool:
+def engine_pool(dsn: Dsn, *, name: str, max_size: int, pooled: bool) -> AsyncPool:
     """Return a closed pool; `pooled` says that `dsn` leads to a transaction pooler."""
     if pooled:
         return async_pool(dsn, name=name, max_size=max_size)
     return AsyncConnectionPool(
-        make_conninfo(dsn, name),
+        per_connection(dsn, name),
         connection_class=PipedConnection,
         kwargs={"prepare_threshold": PREPARE_THRESHOLD, "options": OPTIONS},
         min_size=2,
@@ -60,6 +65,7 @@ def engine_pool(dsn: str, *, name: str, max_size: int, pooled: bool) -> AsyncPoo
         check=check_if_told,
         timeout=CHECKOUT_TIMEOUT_SECONDS,
         reconnect_timeout=RECONNECT_TIMEOUT_SECONDS,
+        max_lifetime=LIFETIME_SECONDS,
     )
 
 

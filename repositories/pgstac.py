@@ -1,8 +1,8 @@
 """The one writer of the STAC catalogue (pgstac), and its reader.
 
 Every write takes one global lock until its transaction ends: eight writers without it lost a third to three quarters
-of their items to deadlocks and partitions that vanished (geo-stack.md §3.3). The lock is a row that the two writing
-roles alone may lock. Every write is read back and
+of their items to deadlocks and partitions that vanished (geo-stack.md §3.3). The lock is an empty table that the
+two writing roles alone may lock; unlike a row's, its lock is given in the order of asking. Every write is read back and
 compared by content, so `write_item` returning means that the document is there and whole.
 """
 
@@ -109,9 +109,7 @@ def _verify(written: Mapping[str, Any], found: Json | None) -> None:
 
 
 async def _lock(conn: AsyncConnection[Any]) -> None:
-    cursor = await conn.execute("SELECT writer FROM fence.catalogue_writer FOR UPDATE")
-    if await cursor.fetchone() is None:
-        raise GeodagError("the catalogue's lock is missing: fence.catalogue_writer has no row")
+    await conn.execute("LOCK TABLE fence.catalogue_writer IN EXCLUSIVE MODE")
 
 
 async def _one(conn: AsyncConnection[Any], statement: str, values: tuple[str, ...]) -> Json | None:

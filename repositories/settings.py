@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from psycopg import conninfo
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from core.errors import GeodagError
 from repositories.logs import redact
+from repositories.managed_identity import ManagedIdentity
 
 PREFIXES: Final = ("ORCHESTRATOR_", "WORKER_", "GATEWAY_", "SERVING_", "DAG_")
 """Names that start like this belong to geodag, so an unknown one is a typing error."""
@@ -96,9 +97,28 @@ class DatabaseSettings(ProcessSettings):
     postgres_password: SecretStr | None = Field(None, description="Absent on a socket that trusts.")
     postgres_listen_host: str | None = Field(None, description="Past any pooler; default: the main host.")
     postgres_listen_port: int | None = Field(None, ge=1, le=65535)
+    use_managed_identity: bool = Field(False, description="Passwords are tokens of the managed identity.")
+    db_admin_managed_identity_client_id: str | None = Field(None, description="Of a user-assigned identity.")
+    identity_endpoint: str | None = Field(None, description="Set by Azure: where the managed identity's tokens are.")
+    identity_header: SecretStr | None = Field(None, description="Set by Azure: what that endpoint wants to see.")
+    _identity: ManagedIdentity | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _one_kind_of_password(self) -> Self:
+        """Nothing falls back from an identity to a password, or the other way round."""
+        if not self.use_managed_identity:
+            return self
+        if self.postgres_password is not None:
+            raise ValueError("USE_MANAGED_IDENTITY and POSTGRES_PASSWORD exclude each other")
+        if self.identity_endpoint is None or self.identity_header is None:
+            raise ValueError("USE_MANAGED_IDENTITY needs IDENTITY_ENDPOINT and IDENTITY_HEADER, which Azure sets")
+        self._identity = ManagedIdentity(
+            self.identity_endpoint, self.identity_header, self.db_admin_managed_identity_client_id
+        )
+        return self
 
     def conninfo(self) -> str:
-        """Return the connection string of the pool."""
+        """Return the connection string of the pool, with a token of now: ask again for each connection."""
         return self._conninfo(self.postgres_host, self.postgres_port)
 
     def listen_conninfo(self) -> str:
@@ -107,8 +127,18 @@ class DatabaseSettings(ProcessSettings):
             self.postgres_listen_host or self.postgres_host, self.postgres_listen_port or self.postgres_port
         )
 
+    @property
+    def is_pooled(self) -> bool:
+        """Return whether the main address leads to a pooler, and the listener's past it."""
+        return (self.postgres_listen_host or self.postgres_host, self.postgres_listen_port or self.postgres_port) != (
+            self.postgres_host,
+            self.postgres_port,
+        )
+
     def _conninfo(self, host: str, port: int) -> str:
         secret = {} if self.postgres_password is None else {"password": self.postgres_password.get_secret_value()}
+        if self._identity is not None:
+            secret = {"password": self._identity.token()}
         return conninfo.make_conninfo(host=host, port=port, dbname=self.postgres_db, user=self.postgres_user, **secret)
 
 

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from pydantic_core import to_json
 
 from core.dag.json_values import NotJson, check_json
-from core.errors import ErrorDetail
+from core.errors import ErrorDetail, Finding
 from core.ids import token_hash
 from core.models.engine import Attempt, TaskResultRow
 from core.payloads import LIMIT_BYTES, is_output_of
@@ -139,7 +139,27 @@ def _reported(result: TaskResult, attempt: Attempt) -> dict[str, Any]:
         return _invalid(FOREIGN_REF, "output_ref")
     if len(to_json(result.output)) > LIMIT_BYTES:
         return _invalid(TOO_LARGE, "output")
-    return facts
+    if len(to_json(facts["error"])) > LIMIT_BYTES:
+        return _invalid(f"an error has at most {LIMIT_BYTES} bytes", "error")
+    return facts | {"findings": _cut(facts["findings"]), "metrics": _small(result.metrics)}
+
+
+def _cut(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what fits of findings, which are read with every look at a job; the last one says what was left out."""
+    size = 0
+    for number, finding in enumerate(findings):
+        size += len(to_json(finding))
+        if size > LIMIT_BYTES:
+            said = f"{len(findings) - number} more findings were left out"
+            last = Finding(code="FINDINGS_CUT", level="warning", message=said)
+            return [*findings[:number], last.model_dump(mode="json", by_alias=True)]
+    return findings
+
+
+def _small(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Return metrics, or why there are none: nothing decides by them, so they fail nobody's work."""
+    size = len(to_json(metrics))
+    return metrics if size <= LIMIT_BYTES else {"left_out_bytes": size}
 
 
 def _invalid(message: str, field: str | None) -> dict[str, Any]:

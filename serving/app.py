@@ -22,7 +22,7 @@ MAX_CONNECTIONS = 8
 
 def create_app(settings: ServingSettings) -> FastAPI:
     """Return the application with everything it needs; its lifespan opens and closes the database pool."""
-    pool = sync_pool(settings.conninfo(), name="geodag-serving", max_size=MAX_CONNECTIONS)
+    pool = sync_pool(settings.conninfo, name="geodag-serving", max_size=MAX_CONNECTIONS)
     identity = build_identity(settings)
     gate = Gate(pool, identity)
     files = VersionFiles(FolderBlobRepository(settings.blob_root))

@@ -35,14 +35,13 @@ async def serve(settings: WorkerSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _leave, loop, stop)
     name = f"geodag-worker-{settings.worker_type}"
-    async with async_pool(settings.conninfo(), name=name, min_size=0, max_size=4) as pool:
+    async with async_pool(settings.conninfo, name=name, min_size=0, max_size=4) as pool:
 
         async def connect() -> AsyncConnection:
-            pooled = settings.listen_conninfo() != settings.conninfo()
-            return await queue_connection(settings.conninfo(), name=f"{name}-queue", pooled=pooled)
+            return await queue_connection(settings.conninfo, name=f"{name}-queue", pooled=settings.is_pooled)
 
         async def connect_to_listen() -> AsyncConnection:
-            return await listen(settings.listen_conninfo(), name=f"{name}-listener")
+            return await listen(settings.listen_conninfo, name=f"{name}-listener")
 
         receiver = PostgresTaskReceiver(
             connect, connect_to_listen, queue=settings.worker_queue, consumer_id=os.urandom(8).hex()

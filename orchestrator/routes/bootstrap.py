@@ -83,4 +83,4 @@ def _mutator(request: Request) -> Context:
 
 async def _connect(ctx: Context) -> AsyncConnection[Any]:
     """Open a connection past any pooler; a migration outlasts a pooled statement."""
-    return await listen(ctx.settings.listen_conninfo(), name="geodag bootstrap")
+    return await listen(ctx.settings.listen_conninfo, name="geodag bootstrap")

@@ -9,7 +9,6 @@ import pytest
 from psycopg import AsyncConnection, errors
 from psycopg.types.json import Jsonb
 
-from core.errors import GeodagError
 from repositories import pgstac, roles
 from repositories.pgstac import CatalogueMismatch, differences
 from tests.support.databases import Database
@@ -143,14 +142,7 @@ async def test_nobody_but_the_writers_can_hold_the_writers_up(database: Database
     for role in (roles.SERVING, roles.GATEWAY):
         async with await AsyncConnection.connect(database.conninfo(role)) as other:
             with pytest.raises(errors.InsufficientPrivilege):
-                await other.execute("SELECT writer FROM fence.catalogue_writer FOR UPDATE")
-
-
-async def test_without_its_lock_the_catalogue_is_not_written(conn: AsyncConnection[Any], database: Database) -> None:
-    async with await AsyncConnection.connect(database.admin, autocommit=True) as owner:
-        await owner.execute("DELETE FROM fence.catalogue_writer")
-    with pytest.raises(GeodagError, match="lock is missing"):
-        await pgstac.write_collection(conn, collection())
+                await other.execute("LOCK TABLE fence.catalogue_writer IN EXCLUSIVE MODE")
 
 
 async def test_the_reader_s_role_cannot_write(database: Database) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from core.errors import Finding
 from core.wire import ResultDisposition, TaskResult, TaskStatus
 from services.work import pipelined
 from tests.support.engine import Engine, HandWorker, completed
@@ -150,6 +151,22 @@ async def test_an_output_that_is_not_json_fails_the_node_naming_the_path(
     assert job.error is not None
     assert job.error["code"] == "OUTPUT_INVALID"
     assert "output." in job.error["message"]
+
+
+async def test_endless_findings_and_metrics_are_cut_and_cost_nobody_the_work(
+    engine: Engine, worker: HandWorker
+) -> None:
+    job_id = await engine.create("echo_test")
+    message = await engine.message(job_id)
+    await worker.claim(message)
+    findings = tuple(Finding(code="ODD", level="info", message=f"{n} " + "x" * 1000) for n in range(100))
+    await worker.report(completed(message).model_copy(update={"findings": findings, "metrics": {"m": "y" * 70_000}}))
+    (row,) = await engine.query("SELECT findings, metrics FROM dagapp.dag_task_results WHERE job_id = %s", job_id)
+    assert (await engine.job(job_id)).status == "COMPLETED"
+    assert row["metrics"] == {"left_out_bytes": 70_008}
+    kept, last = row["findings"][:-1], row["findings"][-1]
+    assert (last["code"], last["message"]) == ("FINDINGS_CUT", f"{100 - len(kept)} more findings were left out")
+    assert 50 < len(kept) < 66
 
 
 async def test_a_poison_result_is_set_aside_and_blocks_nobody(engine: Engine, worker: HandWorker) -> None:
