@@ -127,8 +127,8 @@ def _reported(result: TaskResult, attempt: Attempt) -> dict[str, Any]:
         "output": result.output,
         "output_ref": result.output_ref.model_dump() if result.output_ref else None,
         "error": result.error.model_dump(mode="json") if result.error else None,
-        "findings": [finding.model_dump(mode="json", by_alias=True) for finding in result.findings],
-        "metrics": result.metrics,
+        "findings": _cut([finding.model_dump(mode="json", by_alias=True) for finding in result.findings]),
+        "metrics": _small(result.metrics),
         "outcomes": outcomes_of(result.outcomes, attempt),
     }
     try:
@@ -141,7 +141,7 @@ def _reported(result: TaskResult, attempt: Attempt) -> dict[str, Any]:
         return _invalid(TOO_LARGE, "output")
     if len(to_json(facts["error"])) > LIMIT_BYTES:
         return _invalid(f"an error has at most {LIMIT_BYTES} bytes", "error")
-    return facts | {"findings": _cut(facts["findings"]), "metrics": _small(result.metrics)}
+    return facts
 
 
 def _cut(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
