@@ -88,6 +88,7 @@ async def test_eight_writers_with_new_collections_lose_nothing(database: Databas
 
     async def write(number: int) -> None:
         async with await AsyncConnection.connect(database.conninfo(roles.WORKER), autocommit=True) as conn:
+            await conn.execute("SET lock_timeout = '30s'")  # they wait for each other; a busy machine lets them longer
             for index in range(per_writer):
                 async with conn.transaction():
                     await pgstac.ensure_collection(conn, collection(f"ddh-{number}"))
