@@ -38,8 +38,8 @@ async def opened(conn: AsyncConnection[Any], sealer: Sealer, job_ids: Iterable[s
 
 
 async def forget(conn: AsyncConnection[Any], job: Job) -> None:
-    """Forget the credential of a job that ended; other jobs cost no statement."""
-    if job.input_params.get(SOURCE_INPUT):
+    """Forget the credential of a job that ended; jobs of nobody's request and without a URL cost no statement."""
+    if job.correlation_id is not None or job.input_params.get(SOURCE_INPUT):
         await RequestSecretRepository(conn).forget(job.job_id)
 
 
