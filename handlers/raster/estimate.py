@@ -1,6 +1,6 @@
 """Estimates from the header alone what turning a raster into a COG will need, and which way it should go.
 
-Numbers: what processes really took, over the sizes and types of docs/performance.md; the block cache is bounded, so
+Numbers: what processes really took (docs/raster-rules.md); the block cache is bounded, so
 memory does not grow with the raster but with its blocks.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from handlers.raster import gdal
-from handlers.raster.facts import RasterFacts, Validity
+from handlers.raster.facts import RasterFacts, RasterType, Validity
 from handlers.raster.limits import GIGABYTE
 from handlers.raster.plan import Plan
 from handlers.raster.profiles import BLOCK_SIZE, CogProfile
@@ -27,9 +27,11 @@ _CACHE_OVERHEAD: Final = 1.3
 _WINDOWS_HELD: Final = 10
 """Arrays of one window that exist at a time: pixels, validity, and 64-bit numbers made of them."""
 _OVERVIEWS: Final = 1 / 3
-_BYTES_PER_SECOND: Final = {"none": 90e6, "zstd": 55e6, "deflate": 45e6, "jpeg": 42e6, "lzw": 28e6}
-"""Decoded bytes that one core validates, converts and measures."""
-_WARPED_BYTES_PER_SECOND: Final = 40e6
+_BYTES_PER_SECOND: Final = {"none": 20e6, "zstd": 14e6, "deflate": 12e6, "jpeg": 12e6, "lzw": 9e6}
+"""Decoded bytes that one core of a busy machine validates, converts and measures."""
+_CATEGORICAL_SHARE: Final = 0.35
+"""Of that speed, where the level is higher and overviews take the most frequent value."""
+_WARPED_BYTES_PER_SECOND: Final = 20e6
 _STARTUP_SECONDS: Final = 1.0
 
 
@@ -76,7 +78,9 @@ def estimate(facts: RasterFacts, plan: Plan, profile: CogProfile, *, block_bytes
     memory = _PROCESS_BYTES + held + _WINDOWS_HELD * window + min(row_of_blocks, WINDOW_BYTES)
     copies = decoded * (bool(plan.rewrite) + bool(plan.warp_to))
     scratch = packed_bytes + copies + decoded * (1 + 2 * _OVERVIEWS)
-    seconds = _STARTUP_SECONDS + decoded / _BYTES_PER_SECOND[profile.compression]
+    speed = _BYTES_PER_SECOND[profile.compression]
+    speed *= _CATEGORICAL_SHARE if facts.raster_type is RasterType.CATEGORICAL else 1
+    seconds = _STARTUP_SECONDS + decoded / speed
     if plan.warp_to:
         seconds += decoded / _WARPED_BYTES_PER_SECOND
     route = Route.TILED if decoded > TILED_BYTES else Route.DIRECT
