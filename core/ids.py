@@ -48,9 +48,12 @@ def asset_id(platform_id: str, identity_refs: Mapping[str, str]) -> AssetId:
     return AssetId(hashlib.sha256(composite.encode()).hexdigest()[:32])
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
 def canonical_json(value: object) -> str:
     """Return the one JSON text of a value: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return _CANONICAL.encode(value)
 
 
 def digest(value: object) -> str:

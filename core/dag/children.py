@@ -139,7 +139,7 @@ class Nursery:
         """Send a new child, or let it wait for its slot."""
         run, node_id = self._run, child_id(self._node_id, number)
         attempt, sent = fan_out.first_attempt, key is None
-        child = NodeState.model_construct(
+        child = NodeState(
             job_id=run.job.job_id,
             node_id=node_id,
             status=NodeStatus.DISPATCHED if sent else NodeStatus.WAITING,
