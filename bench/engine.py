@@ -107,7 +107,7 @@ class Bench:
     async def w4_batch(self) -> None:
         """Many jobs by few calls."""
         with self.cpu("W4 batch job", self.sizes.w4):
-            seconds = await in_batches(self.sizes.w4, IN_FLIGHT, self.door, "echo_test", INPUTS)
+            seconds = await in_batches(self.sizes.w4, self.door, "echo_test", INPUTS)
         self.found["W4 batch, jobs/s"] = self.sizes.w4 / seconds
 
 

@@ -32,7 +32,8 @@ from repositories.piped import PipedConnection
 PREPARE_THRESHOLD = sys.maxsize
 """Only transactions that are piped prepare. If psycopg prepared too, it would deallocate all statements, theirs with
 its own, after every rollback."""
-OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off"
+OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off"
+"""A scan that cannot be avoided seems so dear that the server would compile the plan, were it not told not to."""
 
 
 QUEUE_OPTIONS = f"{OPTIONS} -c enable_bitmapscan=off"

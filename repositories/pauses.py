@@ -116,19 +116,19 @@ class PauseRepository:
             """
             WITH switches AS MATERIALIZED (
                 SELECT substr(key, 7) AS switch FROM dagapp.dag_settings
-                WHERE starts_with(key, 'pause:') AND value = 'true'::jsonb)
+                WHERE starts_with(key, 'pause:') AND value = 'true'::jsonb),
+            parked AS MATERIALIZED (
+                SELECT job_id, queue FROM dagapp.dag_attempts WHERE state = 'parked' AND NOT child
+                UNION ALL
+                SELECT job_id, queue FROM dagapp.dag_attempts WHERE state = 'parked' AND child)
             SELECT job_id FROM dagapp.dag_jobs AS j
             WHERE status IN ('PENDING', 'RUNNING') AND waiting_for ->> 'kind' = 'paused' AND EXISTS (
                 SELECT FROM jsonb_array_elements_text(waiting_for -> 'detail') AS noted(switch)
                 WHERE noted.switch <> 'job' AND noted.switch NOT IN (SELECT switch FROM switches))
             UNION
-            SELECT a.job_id FROM (
-                SELECT job_id, queue FROM dagapp.dag_attempts WHERE state = 'parked' AND NOT child
-                UNION ALL
-                SELECT job_id, queue FROM dagapp.dag_attempts WHERE state = 'parked' AND child
-            ) AS a JOIN dagapp.dag_jobs AS j ON j.job_id = a.job_id
-            WHERE j.status IN ('PENDING', 'RUNNING') AND j.paused_at IS NULL
-                AND (j.wake_at IS NULL OR j.wake_at > dagapp.clock())
+            SELECT a.job_id FROM parked AS a JOIN dagapp.dag_jobs AS j ON j.job_id = a.job_id
+            WHERE j.job_id = ANY(ARRAY(SELECT job_id FROM parked)) AND j.status IN ('PENDING', 'RUNNING')
+                AND j.paused_at IS NULL AND (j.wake_at IS NULL OR j.wake_at > dagapp.clock())
                 AND NOT EXISTS (SELECT FROM switches WHERE switch = ANY(
                     ARRAY['all', 'workflow:' || j.workflow_id, 'queue:' || a.queue]))
             LIMIT %s
