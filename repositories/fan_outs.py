@@ -162,7 +162,7 @@ class FanOutRepository:
         )
 
     async def finished(self, job_id: str, node_id: str, max_bytes: int) -> Pending[NodeState]:
-        """Return all children of a fan-out, none when what they put out is larger together."""
+        """Return the children of a fan-out that have ended, none when what they put out is larger together."""
         return await send(
             self._conn,
             class_row(NodeState),
@@ -172,7 +172,8 @@ class FanOutRepository:
                 first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes,
                 slot_key
             FROM dagapp.dag_node_states
-            WHERE job_id = %(job)s AND parent_node_id = %(node)s AND (
+            WHERE job_id = %(job)s AND parent_node_id = %(node)s
+                AND status IN ('COMPLETED', 'FAILED', 'SKIPPED', 'CANCELLED') AND (
                 SELECT coalesce(sum(coalesce(pg_column_size(output), 0) + coalesce(pg_column_size(outcomes), 0)), 0)
                 FROM dagapp.dag_node_states WHERE job_id = %(job)s AND parent_node_id = %(node)s) <= %(bytes)s
             """,

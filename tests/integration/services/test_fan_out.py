@@ -61,6 +61,19 @@ async def test_many_results_in_one_call_move_the_window_by_as_many(start: Start)
     assert (await fans.row())["succeeded"] == 1100
 
 
+async def test_a_result_told_again_beside_another_takes_no_attempt_from_the_last_child(start: Start) -> None:
+    """Seed 36 of the simulation: as many results as live children, but one of them was known already."""
+    fans = await start([1, 2, 3])
+    first, second, third = await fans.fresh()
+    await fans.worker.claim(first, second, third)
+    await fans.worker.complete(first)
+    answers = await fans.worker.complete(first, second)
+    assert [answer.disposition for answer in answers] == [ResultDisposition.DUPLICATE, ResultDisposition.APPLIED]
+    assert await fans.attempts() == {first.task_id: "reported", second.task_id: "reported", third.task_id: "leased"}
+    assert (await fans.worker.complete(third))[0].disposition is ResultDisposition.APPLIED
+    assert await fans.status() == "COMPLETED"
+
+
 async def test_a_child_is_tried_again_when_its_backoff_is_over(start: Start) -> None:
     fans = await start([1, 2])
     first, second = await fans.fresh()
