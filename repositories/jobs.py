@@ -266,6 +266,25 @@ class JobRepository:
         )
         return len(await cursor.fetchall())
 
+    async def adopt(self, owner_id: str, dead_owners: Sequence[str], limit: int) -> int:
+        """Take over final jobs with something in the inbox whose owner is dead or forgotten: it has to be set aside."""
+        cursor = await self._conn.execute(
+            """
+            UPDATE dagapp.dag_jobs SET owner_id = %s, owner_epoch = owner_epoch + 1
+            WHERE job_id = ANY(ARRAY(
+                SELECT job_id FROM dagapp.dag_jobs AS j
+                WHERE job_id = ANY(ARRAY(SELECT job_id FROM dagapp.dag_task_results WHERE NOT processed LIMIT 10000)
+                        || ARRAY(SELECT job_id FROM dagapp.dag_commands WHERE processed_at IS NULL LIMIT 10000))
+                    AND status IN ('COMPLETED', 'FAILED', 'CANCELLED')
+                    AND (owner_id = ANY(%s)
+                        OR NOT EXISTS (SELECT FROM dagapp.dag_orchestrators AS o WHERE o.owner_id = j.owner_id))
+                LIMIT %s FOR NO KEY UPDATE OF j SKIP LOCKED))
+            RETURNING job_id
+            """,
+            (owner_id, list(dead_owners), limit),
+        )
+        return len(await cursor.fetchall())
+
     async def release(self, owner_id: str) -> int:
         """Give up every active job of an owner; whoever is told next takes them."""
         cursor = await self._conn.execute(

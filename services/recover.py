@@ -92,7 +92,7 @@ class RecoverService:
             dead = await orchestrators.dead(self._owner_id, self._threshold_seconds)
             if dead:
                 claimed += await jobs.reclaim(self._owner_id, dead, BATCH)
-            return claimed
+            return claimed + await jobs.adopt(self._owner_id, dead, BATCH)
 
     async def release_jobs(self) -> int:
         """Give up every job and wake whoever takes them; return how many there were."""

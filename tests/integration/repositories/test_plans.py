@@ -130,6 +130,7 @@ async def look(engine: Engine, job_id: str) -> None:
             await pending.rows()
         await jobs.claim_unowned("owner-1", 10)
         await jobs.reclaim("owner-1", ["owner-9"], 10)
+        await jobs.adopt("owner-1", ["owner-9"], 10)
         await (await jobs.final_among([job_id])).rows()
         await jobs.owners([job_id])
 

@@ -85,6 +85,7 @@ async def look(jobs: JobRepository, job_id: str) -> None:
     await (await jobs.seconds_to_next_timer("owner-1")).rows()
     await jobs.claim_unowned("owner-1", 10)
     await jobs.reclaim("owner-1", ["owner-9"], 10)
+    await jobs.adopt("owner-1", ["owner-9"], 10)
     await (await jobs.final_among([job_id])).rows()
 
 

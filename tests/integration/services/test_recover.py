@@ -49,6 +49,28 @@ async def test_jobs_of_a_dead_owner_are_reclaimed(engine: Engine, silent: float,
     assert await owner_of(engine, job_id) == ("owner-2", 2)
 
 
+@pytest.mark.parametrize("remembered", [True, False])
+async def test_what_comes_late_for_a_final_job_of_a_dead_owner_is_set_aside(
+    engine: Engine, worker: HandWorker, remembered: bool
+) -> None:
+    """Seed 29 of the simulation: a child job ended after its cancelled parent, and the parent's owner was dead."""
+    job_id = await engine.create("echo_test")
+    await worker.run(await engine.message(job_id))
+    survivor = RecoverService(engine.pool, "owner-2", THRESHOLD)
+    if remembered:
+        await register(engine, "owner-1", silent_seconds=60.0)
+    assert await survivor.claim_jobs(may_reclaim=True) == 0
+    await engine.query("UPDATE dagapp.dag_task_results SET processed = false, disposition = NULL")
+    assert await survivor.claim_jobs(may_reclaim=True) == 1
+    async with pipelined(engine.pool) as conn:
+        due = await (await JobRepository(conn).due_results("owner-2", 10)).rows()
+    assert [job.job_id for job in due] == [job_id]
+    await engine.advance(job_id)
+    (row,) = await engine.query("SELECT processed, disposition FROM dagapp.dag_task_results")
+    assert (row["processed"], row["disposition"]) == (True, "superseded")
+    assert await survivor.claim_jobs(may_reclaim=True) == 0
+
+
 async def test_jobs_of_a_living_owner_are_left_alone(engine: Engine) -> None:
     job_id = await engine.create("echo_test")
     await register(engine, "owner-1", silent_seconds=14.0)
