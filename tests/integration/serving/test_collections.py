@@ -37,6 +37,7 @@ def test_a_collection_opens_only_to_those_who_see_an_item_in_it(guarded: Serving
 def test_the_extent_grows_and_shrinks_with_what_the_caller_sees(guarded: ServingWorld) -> None:
     """C09 of the cases: no writer recomputes it, so no load waits for it."""
     key = business.key_of(business.READER)
+    guarded.add_asset("e" * 32, {0: VersionSeed()})
     guarded.add_asset("d" * 32, {0: VersionSeed()}, clearance=Clearance.OUO)
     guarded.execute(
         "UPDATE dagapp.asset_versions SET stac_item = stac_item || jsonb_build_object('bbox', %s::jsonb) ||"
