@@ -1,23 +1,19 @@
 """An operator at the terminal, against the running platform: pause, look, resume, cancel."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-from cli.stack.layout import REPOSITORY
+from typer.testing import CliRunner
+
+from cli.main import app
 from tests.acceptance.platform import Platform
 from tests.support.waiting import wait_until
 
 
 def geodag(platform: Platform, *words: str) -> Any:
     """Run the command as an operator does and return what it printed as JSON."""
-    environment = {**os.environ, "GEODAG_HOME": str(platform.stack.home.root), "PYTHONPATH": str(REPOSITORY)}
-    command = [str(Path(sys.executable).parent / "geodag"), *words, "--json"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, [*words, "--home", str(platform.stack.home.root), "--json"])
+    assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
 
