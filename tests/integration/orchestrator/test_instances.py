@@ -152,5 +152,5 @@ async def test_the_waiters_of_many_jobs_are_all_told(start: StartOrchestrator, c
             await one.claim(message)
         for message in messages:
             await one.complete(message)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             assert {job["status"] for job in await asyncio.gather(*waiting)} == {"COMPLETED"}
