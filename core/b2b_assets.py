@@ -3,6 +3,7 @@
 Who decides comes from the credential, never from a body.
 """
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -80,8 +81,8 @@ class AssetView(Contract):
     exposure: Exposure
     latest_approved_version_ordinal: int | None
     version_ordinals: list[int] = Field(description="Versions that the caller may know of.")
-    created_at: str
-    updated_at: str
+    created_at: datetime
+    updated_at: datetime
 
 
 class AssetList(Contract):
@@ -114,8 +115,8 @@ class VersionView(Contract):
     findings: list[Any]
     error: ErrorDetail | None
     next_actions: list[str]
-    created_at: str
-    updated_at: str
+    created_at: datetime
+    updated_at: datetime
 
 
 class VersionList(Contract):

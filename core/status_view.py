@@ -181,21 +181,19 @@ def listed_for(caller: Caller, wanted: AssetFilter) -> AssetFilter | None:
 def asset_view(asset: AssetRow, versions: Sequence[VersionRow]) -> AssetView:
     """Return an asset as its platform's people and reviewers read it, with the ordinals they may know of."""
     facts = {name: getattr(asset, name) for name in AssetView.model_fields if hasattr(asset, name)}
-    times = {"created_at": asset.created_at.isoformat(), "updated_at": asset.updated_at.isoformat()}
-    return AssetView(**facts | times, version_ordinals=[v.version_ordinal for v in versions])
+    return AssetView(**facts, version_ordinals=[v.version_ordinal for v in versions])
 
 
 def version_view(version: VersionRow) -> VersionView:
     """Return a version with its validation report; errors as for partners."""
     facts = {name: getattr(version, name) for name in VersionView.model_fields if hasattr(version, name)}
-    times = {"created_at": version.created_at.isoformat(), "updated_at": version.updated_at.isoformat()}
     told = {
         "tags": list(version.tags),
         "findings": list(version.findings),
         "error": None if version.error is None else partner_error(version.error),
         "next_actions": list(lifecycle.next_actions(version.approval_state, version.processing_state)),
     }
-    return VersionView(**facts | times | told)
+    return VersionView(**facts | told)
 
 
 def may_see_request(caller: Caller, platform_id: str) -> bool:
