@@ -157,7 +157,9 @@ def test_lists_hold_what_each_caller_may_know_of() -> None:
 
 def test_a_version_is_told_with_its_ways_out_and_without_inner_errors() -> None:
     error = ErrorDetail(code="INTERNAL", message="host db-1").model_dump(mode="json")
-    view = version_view(version(1, ApprovalState.PENDING_REVIEW, processing_state="failed", error=error)).model_dump(mode="json")
+    view = version_view(version(1, ApprovalState.PENDING_REVIEW, processing_state="failed", error=error)).model_dump(
+        mode="json"
+    )
     assert (view["next_actions"], view["error"]["code"], "db-1" in str(view)) == (WAYS_OUT, "INTERNAL", False)
     assert view["created_at"] == "2026-01-01T00:00:00Z"
 
