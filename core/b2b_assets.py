@@ -12,7 +12,7 @@ from core.b2b import MAX_BATCH, AssetIdText, Contract, Ordinal, Prose
 from core.errors import ErrorDetail
 from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState
 
-Reason = Annotated[Prose, Field(min_length=1)]
+Reason = Annotated[Prose, Field(min_length=1, pattern=r"\S")]
 Revision = Annotated[int, Field(ge=1)]
 
 
@@ -227,7 +227,7 @@ class ReviewList(Contract):
 class CommentRequest(Contract):
     """Body of a comment."""
 
-    text: Annotated[Prose, Field(min_length=1, max_length=4000)]
+    text: Annotated[Prose, Field(min_length=1, max_length=4000, pattern=r"\S")]
 
 
 class Comment(Contract):

@@ -91,6 +91,12 @@ class PlatformRepository:
             wait: float | None = await found.fetchone()
         return max(0.0, wait or 0.0)
 
+    async def forget_usage(self, platform_id: str) -> None:
+        """Let a platform begin anew; what it did at an old rate says nothing under a new one."""
+        await self._conn.execute(
+            "UPDATE dagapp.platform_usage SET busy_until = dagapp.clock() WHERE platform_id = %s", (platform_id,)
+        )
+
     async def open_requests(self, platform_id: str) -> int:
         """Return how many requests of a platform are under way."""
         async with self._conn.cursor(row_factory=scalar_row) as cursor:

@@ -111,7 +111,7 @@ class ApprovalService:
         lifecycle.check_role(AssetCommand.UNPUBLISH, caller)
         reason = body.reason or (DRY_RUN_REASON if body.dry_run else None)
         async with transaction(self._pool) as conn:
-            file, data_type = await open_dossier(conn, asset_id)
+            file, data_type = await open_dossier(conn, asset_id, caller)
             outcome = dossier.unpublish(file, caller, reason, body.version_ordinal)
             if not body.dry_run:
                 await settle(conn, caller, outcome, data_type)
@@ -140,7 +140,7 @@ class ApprovalService:
 
     async def _carry_out(self, caller: Caller, asset_id: str, decide: Decide) -> Outcome:
         async with transaction(self._pool) as conn:
-            file, data_type = await open_dossier(conn, asset_id)
+            file, data_type = await open_dossier(conn, asset_id, caller)
             outcome = decide(file)
             await settle(conn, caller, outcome, data_type)
         return outcome

@@ -41,6 +41,11 @@ class PlatformService:
             after = before.model_copy(update=changes)
             if after != before:
                 await platforms.store(after)
+                if (before.requests_per_minute, before.request_burst) != (
+                    after.requests_per_minute,
+                    after.request_burst,
+                ):
+                    await platforms.forget_usage(platform_id)
                 await AuditRepository(conn).add(_entry(caller, before, after, body.reason))
         return _view(after)
 

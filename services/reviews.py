@@ -48,7 +48,7 @@ class ReviewService:
             NotFound: there is no such live version, or not for this caller.
         """
         async with transaction(self._pool) as conn:
-            dossier, _ = await open_dossier(conn, asset_id)
+            dossier, _ = await open_dossier(conn, asset_id, caller)
             role = _speaks_as(caller, dossier)
             version = dossier.version(ordinal)
             if role is None or version.deleted:

@@ -8,6 +8,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from core.access import Audience, audiences
 from core.dossier import Act, Dossier, Outcome
 from core.errors import GeodagError, NotFound
 from core.identity import Caller
@@ -31,16 +32,17 @@ class CatalogueEntryMissing(GeodagError):
     code = "CATALOGUE_ENTRY_MISSING"
 
 
-async def open_dossier(conn: Connection, asset_id: str) -> tuple[Dossier, str]:
+async def open_dossier(conn: Connection, asset_id: str, caller: Caller) -> tuple[Dossier, str]:
     """Lock an asset and its versions and return them with the asset's data type.
 
     Raises:
-        NotFound: there is no such asset.
+        NotFound: there is no such asset, or it is none of the caller's: both are told in the same words, before
+            anything is said about its versions.
     """
     assets = AssetRepository(conn)
     asset = await assets.lock(asset_id)
-    if asset is None:
-        raise NotFound(f"there is no asset {asset_id}", field="asset_id", value=asset_id)
+    if asset is None or audiences(caller, asset.platform_id) == {Audience.ANONYMOUS}:
+        raise NotFound("there is no such asset", field="asset_id", value=asset_id)
     state = AssetState(
         asset_id=asset.asset_id,
         platform_id=asset.platform_id,

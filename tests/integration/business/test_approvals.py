@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from core.b2b import SubmitAccepted
-from core.b2b_assets import ApproveRequest, RejectRequest
+from core.b2b_assets import ApproveRequest, CommentRequest, RejectRequest, SupersedeRequest
 from core.errors import CallerError, Forbidden, GeodagError, InvalidTransition, NotFound, ParameterMissing
 from core.identity import Caller, Role
 from repositories import pgstac
 from repositories.database import transaction
 from services.settling import CatalogueEntryMissing
-from tests.support.business import ADMIN, EVERYBODY, REVIEWER, SUBMITTER, Business
+from tests.support.business import ADMIN, EVERYBODY, FOREIGNER, REVIEWER, SUBMITTER, Business
 
 WAYS_OUT = ("resubmit", "supersede", "delete")
 SAME_PERSON = Caller(subject="sue", roles=frozenset({Role.REVIEWER, Role.SUBMITTER}), platform_id="ddh")
@@ -260,3 +260,23 @@ async def test_versions_are_listed_for_whoever_may_know_of_them(business: Busine
         "gateway": [],
         "worker": [],
     }
+
+
+@pytest.mark.parametrize("ordinal", [0, 7])
+async def test_an_asset_of_another_platform_is_as_unknown_as_none_whatever_is_ordered(
+    business: Business, ordinal: int
+) -> None:
+    hidden, nobodys = (await business.submit()).asset_id, "0" * 32
+    orders = (
+        lambda asset: business.approvals.supersede(FOREIGNER, asset, ordinal, SupersedeRequest()),
+        lambda asset: business.approvals.delete(FOREIGNER, asset, ordinal, None),
+        lambda asset: business.reviews.comment(FOREIGNER, asset, ordinal, CommentRequest(text="hello")),
+    )
+    for order in orders:
+        refusals = []
+        for asset in (hidden, nobodys):
+            with pytest.raises(NotFound) as refused:
+                await order(asset)
+            refusals.append(refused.value.detail.model_copy(update={"value": None}))
+            assert refused.value.detail.value == asset
+        assert refusals[0] == refusals[1]

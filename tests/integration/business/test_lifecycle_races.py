@@ -182,7 +182,7 @@ async def test_two_at_once_end_as_one_after_the_other(business: Business, race: 
         refs = {"dataset_id": f"{race} {number}", "resource_id": uuid.uuid4().hex}
         asset = await seed(business, refs, approvals)
         async with transaction(business.pool) as conn:
-            before, _ = await open_dossier(conn, asset)
+            before, _ = await open_dossier(conn, asset, ADMIN)
         runners = (first, second) if number % 2 else (second, first)
         answers = await asyncio.gather(
             *(runner.start(business, asset, refs) for runner in runners), return_exceptions=True
@@ -191,7 +191,7 @@ async def test_two_at_once_end_as_one_after_the_other(business: Business, race: 
         assert len(answers) - len(refused) == winners, answers
         assert all(isinstance(a, GeodagError) and a.detail.code != "INTERNAL" for a in refused), answers
         async with transaction(business.pool) as conn:
-            after, _ = await open_dossier(conn, asset)
+            after, _ = await open_dossier(conn, asset, ADMIN)
         assert after in outcomes(before, first, second), (before, after)
         await check_nothing_is_half(business, asset, before, after)
         requests, jobs = await submitted_rows(business, asset)

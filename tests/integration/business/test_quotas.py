@@ -124,3 +124,12 @@ async def test_changes_of_a_platform_are_audited_and_take_effect(business: Busin
     assert [one.platform_id for one in (await service.all()).platforms] == ["arcgis", "ddh", "geonode"]
     with pytest.raises(NotFound):
         await service.change(ADMIN, "nobody", PlatformChange(review_days=3))
+
+
+async def test_a_new_rate_begins_anew(business: Business) -> None:
+    await limit(business, requests_per_minute=1, request_burst=1)
+    await business.submit(platform_refs=fresh_refs())
+    await throttled(business.submit(platform_refs=fresh_refs()))
+    await PlatformService(business.pool).change(ADMIN, "ddh", PlatformChange(requests_per_minute=2))
+    await business.submit(platform_refs=fresh_refs())
+    await throttled(business.submit(platform_refs=fresh_refs()))

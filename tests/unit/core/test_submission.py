@@ -6,7 +6,7 @@ import pytest
 
 from core import ids
 from core.b2b import parse, parse_body
-from core.b2b_assets import ApproveRequest, RejectRequest, VersionAddress
+from core.b2b_assets import ApproveRequest, CommentRequest, RejectRequest, RevokeRequest, VersionAddress
 from core.errors import CallerError, Forbidden, ParameterInvalid, PayloadTooLarge
 from core.identity import Caller, Role
 from core.models.business import Platform
@@ -313,3 +313,11 @@ def test_an_alias_takes_only_real_asset_ids(asset: str) -> None:
     with pytest.raises(CallerError) as refused:
         parse(VersionAddress, {"asset_id": asset, "version_ordinal": 0})
     assert refused.value.detail.field == "asset_id"
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t", "\u00a0"])
+def test_a_reason_or_comment_says_something(text: str) -> None:
+    for model, field in ((RejectRequest, "reason"), (RevokeRequest, "reason"), (CommentRequest, "text")):
+        with pytest.raises(CallerError) as refused:
+            parse(model, {field: text})
+        assert refused.value.detail.field == field
