@@ -2,15 +2,22 @@
 
 The COG driver reads its source twice; warping on the fly would warp twice unless everything fits into the block cache,
 and then the copy costs nothing that can be measured (geo-stack.md §4.4).
+
+GDAL chooses the width of its kernels for each piece it warps, by the shape of the piece: a rotated raster, or one of
+few columns, is smeared over several pixels, differently in each piece, and holes reach that far. So the scale is given
+here, one for the whole raster, whatever it is cut into.
 """
 
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+from pyproj import Transformer
 from rasterio.enums import Resampling
 from rasterio.errors import RasterioError
 from rasterio.io import DatasetReader
+from rasterio.transform import Affine
 from rasterio.vrt import WarpedVRT
 
 from core.errors import DataError
@@ -22,7 +29,11 @@ from handlers.raster.profiles import BLOCK_SIZE
 from handlers.raster.rewrite import OnWindow, copy_metadata, create_plain, final_colors
 from handlers.raster.windows import block_windows
 
+Array = NDArray[np.float64]
+
 WARP_MEMORY_MB: Final = 128
+SCALE_POINTS: Final = 21
+"""Pixels along each side of the target at which its scale is looked at."""
 
 
 def warp(
@@ -58,16 +69,17 @@ def warp(
         nodata = float("nan")
     with_mask = nodata is None and validity is not Validity.ALPHA
     settings: dict[str, Any] = {"add_alpha": True} if with_mask else {"src_nodata": nodata, "nodata": nodata}
+    settings |= {
+        "src_crs": to_rasterio(source_crs),
+        "crs": to_rasterio(warp_to),
+        "resampling": resampling,
+        "warp_mem_limit": WARP_MEMORY_MB,
+        "init_dest_nodata": True,
+    }
     try:
-        vrt = WarpedVRT(
-            src,
-            src_crs=to_rasterio(source_crs),
-            crs=to_rasterio(warp_to),
-            resampling=resampling,
-            warp_mem_limit=WARP_MEMORY_MB,
-            init_dest_nodata=True,
-            **settings,
-        )
+        with WarpedVRT(src, **settings) as unscaled:
+            settings |= warp_scale(src, unscaled, facts, Transformer.from_crs(warp_to, source_crs, always_xy=True))
+        vrt = WarpedVRT(src, **settings)
     except RasterioError as exc:
         raise _no_place(facts) from exc
     with vrt:
@@ -77,6 +89,36 @@ def warp(
         with create_plain(src, target, shape=vrt.shape, nodata=nodata, colors=colors, **place) as dst:
             copy_metadata(src, dst, colors)
             _copy_windows(vrt, dst, src.count, on_window, with_mask=with_mask)
+
+
+def warp_scale(src: DatasetReader, vrt: WarpedVRT, facts: RasterFacts, to_source_crs: Transformer) -> dict[str, str]:
+    """Return GDAL's XSCALE and YSCALE: pixels of the target for one column and one row of the source, at most 1.
+
+    They are the median over a grid of pixels of the target that lie in the source; empty when none does.
+    """
+    to_source = ~(Affine(*facts.transform) if facts.has_gcps else src.transform)
+    grid = [np.linspace(0, size - 1, min(size, SCALE_POINTS)) for size in (vrt.width, vrt.height)]
+    columns, rows = (axis.ravel() for axis in np.meshgrid(*grid))
+    here, right, below = (
+        _placed(columns + across, rows + down, vrt.transform, to_source_crs, to_source)
+        for across, down in ((0, 0), (1, 0), (0, 1))
+    )
+    with np.errstate(invalid="ignore"):  # infinite where there is no place
+        steps = np.hypot(right - here, below - here)
+    extent = np.array([[src.width], [src.height]])
+    inside = np.isfinite(steps).all(axis=0) & ((here >= 0) & (here <= extent)).all(axis=0)
+    if not inside.any():
+        return {}
+    scale = 1 / np.maximum(1, np.median(steps[:, inside], axis=1))
+    return {"XSCALE": f"{scale[0]:.9g}", "YSCALE": f"{scale[1]:.9g}"}
+
+
+def _placed(columns: Array, rows: Array, transform: Affine, to_source_crs: Transformer, to_source: Affine) -> Array:
+    """Return columns and rows of the source (2, n) for pixels of the target; not finite where there is no place."""
+    a, b, c, d, e, f = transform[:6]
+    xs, ys = to_source_crs.transform(columns * a + rows * b + c, columns * d + rows * e + f)
+    a, b, c, d, e, f = to_source[:6]
+    return np.array([xs * a + ys * b + c, xs * d + ys * e + f])
 
 
 def _copy_windows(vrt: WarpedVRT, dst: Any, bands: int, on_window: OnWindow, *, with_mask: bool) -> None:

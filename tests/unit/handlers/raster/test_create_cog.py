@@ -295,6 +295,18 @@ def test_a_rotated_raster_is_resampled_north_up(raster: RasterPath) -> None:
     assert found == pytest.approx([61, 121, 101], abs=1.5)
 
 
+def test_a_long_rotated_raster_is_not_smeared(raster: RasterPath) -> None:
+    transform = Affine.translation(500000, 4650000) @ Affine.rotation(10) @ Affine.scale(10, -10)
+    values = np.zeros((600, 16), np.float32)
+    values[300, 8] = 1000
+    made = raster.make(raster.write(values, transform=transform))
+    with opened(made) as cog:
+        found = np.nan_to_num(cog.read(1))
+    assert found.max() > 250
+    assert found.sum() == pytest.approx(1000, rel=0.25)
+    assert np.ptp(np.argwhere(found > 1), axis=0).max() <= 2
+
+
 def test_control_points_place_a_raster(raster: RasterPath) -> None:
     points = [
         GroundControlPoint(row=r, col=c, x=9 + c * 1e-3, y=46 - r * 1e-3, id=f"{r}-{c}")
