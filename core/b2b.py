@@ -20,6 +20,8 @@ from core.models.business import ApprovalState, RequestState
 MAX_BODY_BYTES = 1_048_576
 """Of a JSON body; files go through an upload address."""
 MAX_ORDINAL = 2**31 - 1
+MAX_DIGITS = 40
+"""Of a whole number in a body."""
 MAX_BATCH = 100
 """Items of one batch."""
 Json = dict[str, Any]
@@ -220,9 +222,16 @@ def parse_body(raw: bytes) -> Json:
     if len(raw) > MAX_BODY_BYTES:
         raise PayloadTooLarge(f"the body has {len(raw)} bytes; expected at most {MAX_BODY_BYTES}", field="body")
     try:
-        body = json.loads(raw, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant)
+        body = json.loads(
+            raw, object_pairs_hook=_unique, parse_int=_whole, parse_float=_finite, parse_constant=_no_constant
+        )
     except RecursionError:
         raise ParameterInvalid("the body is nested too deeply", field="body") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise ParameterInvalid(f"the body is not JSON: it breaks off at {where}", field="body") from None
+    except UnicodeDecodeError:
+        raise ParameterInvalid("the body is not text in UTF-8", field="body") from None
     except ValueError as error:
         raise ParameterInvalid(f"the body is not the JSON that was expected: {error}", field="body") from None
     if not isinstance(body, dict):
@@ -235,6 +244,12 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> Json:
     if len(found) != len(pairs):
         raise ValueError("a key appears twice")
     return found
+
+
+def _whole(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(text)} digits; expected at most {MAX_DIGITS}")
+    return int(text)
 
 
 def _finite(text: str) -> float:

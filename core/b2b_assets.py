@@ -48,6 +48,12 @@ class SupersedeRequest(Contract):
     reason: Reason | None = None
 
 
+class DeleteRequest(Contract):
+    """Body of DELETE, for clients that give the reason there and not in the query."""
+
+    reason: Reason | None = None
+
+
 class ClearanceRequest(Contract):
     """Body of clearance: up for reviewers, down for admins, with a reason."""
 

@@ -132,6 +132,10 @@ class NotFound(CallerError):
     code = "NOT_FOUND"
 
 
+class MethodNotAllowed(CallerError):
+    code = "METHOD_NOT_ALLOWED"
+
+
 class Forbidden(CallerError):
     code = "FORBIDDEN"
 

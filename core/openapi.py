@@ -46,6 +46,8 @@ class Operation:
     """Further answers that are no refusal."""
     conditional: bool = False
     """Whether it knows If-None-Match and may answer 304."""
+    any_query: bool = False
+    """Whether it passes a query on, to be judged behind it."""
     untyped_body: bool = False
     """Whether it takes some JSON object that no model describes."""
 
@@ -115,7 +117,7 @@ def _operation(endpoint: Endpoint, references: References) -> Json:
         "summary": operation.summary,
         "description": f"For: {operation.who}.",
         "tags": [operation.tag],
-        "responses": _responses(operation, references) | _of_host(endpoint),
+        "responses": _responses(operation, references),
         "security": [] if operation.who == "anybody" else [{"apiKey": []}, {"bearer": []}],
     }
     if parameters := [_parameter(one) for one in (*endpoint.path_parameters, *operation.parameters)]:
@@ -139,13 +141,6 @@ def _responses(operation: Operation, references: References) -> Json:
     if operation.conditional:
         found["304"] = {"description": "As the caller knows it (If-None-Match)."}
     return found
-
-
-def _of_host(endpoint: Endpoint) -> Json:
-    """The Functions host itself answers a place that must be a whole number and is none, without a body."""
-    if not any(one.schema.get("type") == "integer" for one in endpoint.path_parameters):
-        return {}
-    return {"404": {"description": "A problem as of every refusal; without a body where a place is no whole number."}}
 
 
 def _answer(model: type[BaseModel] | None, references: References) -> Json:

@@ -5,7 +5,17 @@ import azure.functions as func
 from core.status_view import PublicUrls
 from edge.identity import build_identity
 from function.auth import Authenticator
-from function.blueprints import admin_bp, asset_bp, health_bp, job_bp, platform_bp, proxy_bp, review_bp, status_bp
+from function.blueprints import (
+    admin_bp,
+    asset_bp,
+    elsewhere_bp,
+    health_bp,
+    job_bp,
+    platform_bp,
+    proxy_bp,
+    review_bp,
+    status_bp,
+)
 from function.client import OrchestratorClient
 from function.gateway import Gateway
 from function.queries import GatewayQueries
@@ -30,6 +40,17 @@ def build_gateway(settings: GatewaySettings) -> Gateway:
 def create_app(gateway: Gateway) -> func.FunctionApp:
     """Return the app with every blueprint registered."""
     app = func.FunctionApp(http_auth_level=func.AuthLevel.ANONYMOUS)
-    for blueprint in (platform_bp, asset_bp, review_bp, job_bp, status_bp, admin_bp, proxy_bp, health_bp):
+    blueprints = (
+        platform_bp,
+        asset_bp,
+        review_bp,
+        job_bp,
+        status_bp,
+        admin_bp,
+        proxy_bp,
+        health_bp,
+        elsewhere_bp,
+    )
+    for blueprint in blueprints:
         app.register_functions(blueprint.build(gateway))
     return app

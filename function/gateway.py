@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -12,11 +12,13 @@ from urllib.parse import quote, urlencode, urlsplit
 import azure.functions as func
 from pydantic import BaseModel
 
+from core import paging
 from core.b2b import MAX_BODY_BYTES
 from core.errors import ErrorDetail, GeodagError, PayloadTooLarge
 from core.status_view import PublicUrls
 from function.auth import Authenticator
 from function.client import OrchestratorClient, Reply
+from function.contract.parts import ANYBODY, OPERATORS, Route
 from function.contract.table import ROUTES
 from function.errors import problem, problem_response
 from function.queries import GatewayQueries
@@ -109,13 +111,42 @@ def segment(value: str) -> str:
     return quote(value, safe="")
 
 
-def add(blueprint: func.Blueprint, name: str, endpoint: Endpoint) -> None:
+def add(blueprint: func.Blueprint, gateway: Gateway, name: str, endpoint: Endpoint) -> None:
     """Register an endpoint where the contract's table says; our own credentials guard it, not the host's keys."""
-    route, framed = ROUTES[name], _framed(name, endpoint)
-    triggered = blueprint.route(route=route.template, methods=[route.method], auth_level=func.AuthLevel.ANONYMOUS)(
-        framed
+    route = ROUTES[name]
+
+    async def admitted(req: func.HttpRequest) -> func.HttpResponse:
+        await _check_query(gateway, route, req)
+        return await endpoint(req)
+
+    register(blueprint, name, route.template, (route.method,), admitted)
+
+
+def register(blueprint: func.Blueprint, name: str, template: str, methods: Sequence[str], endpoint: Endpoint) -> None:
+    """Register an endpoint as a function of the host, whose errors are problem details."""
+    triggered = blueprint.route(route=template, methods=list(methods), auth_level=func.AuthLevel.ANONYMOUS)(
+        _framed(name, endpoint)
     )
     blueprint.function_name(name)(triggered)
+
+
+async def _check_query(gateway: Gateway, route: Route, req: func.HttpRequest) -> None:
+    """Refuse parameters that a route does not have, once it is known who asks: ignored, they would mean nothing.
+
+    Raises:
+        ParameterInvalid: there is one, and the caller may know of the route.
+    """
+    operation = route.operation
+    known = [one.name for one in operation.parameters if one.place == "query"]
+    prefixes = tuple(name.removesuffix("NAME") for name in known if name.endswith(".NAME"))
+    given = [name for name in req.params if name not in known and not name.startswith(prefixes)]
+    if not given or operation.who == ANYBODY or operation.any_query:
+        return
+    if operation.who == OPERATORS:
+        await gateway.auth.operator(req.headers)
+    else:
+        await gateway.auth.caller(req.headers)
+    paging.check_names(dict.fromkeys(given, ""), known)
 
 
 def _framed(name: str, endpoint: Endpoint) -> Endpoint:

@@ -40,7 +40,7 @@ class Template:
 
     def match(self, raw_path: str) -> dict[str, str] | None:
         """Return the decoded parameters of a still encoded path, or None."""
-        found = self.pattern.fullmatch(raw_path.strip("/"))
+        found = self.pattern.fullmatch(f"/{raw_path.strip('/')}")
         if found is None:
             return None
         values = {name: unquote(value) for name, value in found.groupdict().items() if value is not None}
@@ -60,10 +60,10 @@ def compile_template(route: str, prefix: str) -> Template:
     pattern, ranks, ints = "", [], set[str]()
     for index, part in enumerate(parts):
         piece, rank, name = _piece(part, route, last=index == len(parts) - 1)
-        pattern += piece if index else piece.removeprefix("(?:/").removeprefix("/")
+        pattern += piece
         ranks.append(rank)
         ints |= {name} if name else set()
-    return Template(f"/{'/'.join(parts)}", re.compile(pattern, re.IGNORECASE), frozenset(ints), tuple(ranks))
+    return Template(f"/{'/'.join(parts)}", re.compile(pattern or "/", re.IGNORECASE), frozenset(ints), tuple(ranks))
 
 
 def _piece(part: str, route: str, *, last: bool) -> tuple[str, int, str | None]:

@@ -107,6 +107,7 @@ ROUTERS: Sequence[APIRouter] = (
     audit.router,
     insight.router,
     uploads.router,
+    uploads.addresses,
     webhooks.router,
     bootstrap.router,
     health.router,

@@ -1,7 +1,8 @@
 """The way of the hot routes past the framework, which costs a call more than its transaction's Python.
 
 The endpoints are the same functions that the routers have; what a router would add for them is nothing: they parse
-their bodies themselves and raise errors that `orchestrator.errors` answers.
+their bodies themselves and raise errors that `orchestrator.errors` answers. A query that is more than the wait of a
+question goes to the router, which knows the parameters of each.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -44,7 +45,9 @@ class DirectRoutes:
         await response(scope, receive, send)
 
     def _find(self, scope: Scope) -> Endpoint | None:
-        method, path = scope["method"], scope["path"]
+        method, path, query = scope["method"], scope["path"], scope["query_string"]
+        if query and not (method == "GET" and query.startswith(b"wait=") and b"&" not in query):
+            return None
         if (endpoint := self._exact.get((method, path))) is not None:
             return endpoint
         above, _, last = path.rpartition("/")

@@ -24,7 +24,6 @@ from core.status_view import (
 from function.gateway import Endpoint, Gateway, add, json_answer
 
 VERSION_DECISIONS: Final = ("approve", "reject", "revoke", "supersede", "restore", "comments")
-PARAMETERS: Final = ("platform_id", "data_type", "published", "limit", "after", "ref.NAME")
 REF_PREFIX: Final = "ref."
 ASSET_DECISIONS: Final = ("clearance", "unpublish", "restore")
 
@@ -33,19 +32,19 @@ def build(gateway: Gateway) -> func.Blueprint:
     """Return the blueprint."""
     blueprint = func.Blueprint()
     endpoints = AssetEndpoints(gateway)
-    add(blueprint, "assets", endpoints.assets)
-    add(blueprint, "asset", endpoints.asset)
-    add(blueprint, "asset_expose", endpoints.of_asset(""))
-    add(blueprint, "asset_delete", endpoints.of_asset(""))
-    add(blueprint, "asset_versions", endpoints.versions)
-    add(blueprint, "asset_latest", endpoints.latest)
-    add(blueprint, "asset_version", endpoints.version)
-    add(blueprint, "asset_version_comment_list", endpoints.comments)
-    add(blueprint, "asset_version_delete", endpoints.of_version(""))
+    add(blueprint, gateway, "assets", endpoints.assets)
+    add(blueprint, gateway, "asset", endpoints.asset)
+    add(blueprint, gateway, "asset_expose", endpoints.of_asset(""))
+    add(blueprint, gateway, "asset_delete", endpoints.of_asset(""))
+    add(blueprint, gateway, "asset_versions", endpoints.versions)
+    add(blueprint, gateway, "asset_latest", endpoints.latest)
+    add(blueprint, gateway, "asset_version", endpoints.version)
+    add(blueprint, gateway, "asset_version_comment_list", endpoints.comments)
+    add(blueprint, gateway, "asset_version_delete", endpoints.of_version(""))
     for decision in ASSET_DECISIONS:
-        add(blueprint, f"asset_{decision}", endpoints.of_asset(f"/{decision}"))
+        add(blueprint, gateway, f"asset_{decision}", endpoints.of_asset(f"/{decision}"))
     for decision in VERSION_DECISIONS:
-        add(blueprint, f"asset_version_{decision}", endpoints.of_version(f"/{decision}"))
+        add(blueprint, gateway, f"asset_version_{decision}", endpoints.of_version(f"/{decision}"))
     return blueprint
 
 
@@ -143,10 +142,9 @@ def asset_filter(params: Mapping[str, str]) -> AssetFilter:
     """Return what a list of assets is asked for; `ref.NAME=VALUE` asks for a ref of the platform, any number of them.
 
     Raises:
-        ParameterInvalid: a parameter that is unknown or has a value that is none of its own.
+        ParameterInvalid: a parameter has a value that is none of its own.
     """
     refs = [name for name in params if name.startswith(REF_PREFIX)]
-    paging.check_names({name: value for name, value in params.items() if name not in refs}, PARAMETERS)
     wanted = {name.removeprefix(REF_PREFIX): paging.read_text(name, params) or "" for name in refs}
     return AssetFilter(
         platform_id=paging.read_text("platform_id", params),

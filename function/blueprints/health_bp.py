@@ -23,9 +23,9 @@ def build(gateway: Gateway) -> func.Blueprint:
         return conditional(req, described)
 
     described = json.dumps(openapi(gateway.version, gateway.urls.gateway), ensure_ascii=False).encode()
-    add(blueprint, "openapi", document)
-    add(blueprint, "livez", livez)
-    add(blueprint, "readyz", readyz)
+    add(blueprint, gateway, "openapi", document)
+    add(blueprint, gateway, "livez", livez)
+    add(blueprint, gateway, "readyz", readyz)
     return blueprint
 
 

@@ -18,8 +18,8 @@ def build(gateway: Gateway) -> func.Blueprint:
         await gateway.auth.operator(req.headers)
         return json_answer(req, await gateway_health(gateway))
 
-    add(blueprint, "gateway_submit_batch", submit_batch)
-    add(blueprint, "gateway_health", health)
+    add(blueprint, gateway, "gateway_submit_batch", submit_batch)
+    add(blueprint, gateway, "gateway_health", health)
     return blueprint
 
 

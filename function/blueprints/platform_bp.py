@@ -19,7 +19,6 @@ from function.gateway import Endpoint, Gateway, add, conditional, etag_of, json_
 from function.polling import poll_until
 
 MAX_WAIT_SECONDS: Final = 60.0
-PARAMETERS: Final = ("state", "platform_id", "asset_id", "limit", "after")
 _FINAL: Final = frozenset({RequestState.COMPLETED, RequestState.FAILED, RequestState.CANCELLED})
 
 
@@ -27,17 +26,17 @@ def build(gateway: Gateway) -> func.Blueprint:
     """Return the blueprint."""
     blueprint = func.Blueprint()
     endpoints = PlatformEndpoints(gateway)
-    add(blueprint, "platform_submit", endpoints.submit)
-    add(blueprint, "platform_validate", endpoints.validate)
-    add(blueprint, "platform_uploads", endpoints.uploads)
-    add(blueprint, "platform_status", endpoints.status)
-    add(blueprint, "platform_requests", endpoints.requests)
-    add(blueprint, "platform_submit_batch", endpoints.submit_batch)
+    add(blueprint, gateway, "platform_submit", endpoints.submit)
+    add(blueprint, gateway, "platform_validate", endpoints.validate)
+    add(blueprint, gateway, "platform_uploads", endpoints.uploads)
+    add(blueprint, gateway, "platform_status", endpoints.status)
+    add(blueprint, gateway, "platform_requests", endpoints.requests)
+    add(blueprint, gateway, "platform_submit_batch", endpoints.submit_batch)
     for what in ("cancel", "resubmit"):
-        add(blueprint, f"platform_{what}", endpoints.of_request(what))
-    add(blueprint, "platform_approve", endpoints.approve)
-    add(blueprint, "platform_reject", endpoints.reject)
-    add(blueprint, "platform_unpublish", endpoints.unpublish)
+        add(blueprint, gateway, f"platform_{what}", endpoints.of_request(what))
+    add(blueprint, gateway, "platform_approve", endpoints.approve)
+    add(blueprint, gateway, "platform_reject", endpoints.reject)
+    add(blueprint, gateway, "platform_unpublish", endpoints.unpublish)
     return blueprint
 
 
@@ -81,7 +80,6 @@ class PlatformEndpoints:
         caller = await self._gateway.auth.caller(req.headers)
         if not caller.has(Role.SUBMITTER, Role.REVIEWER, Role.ADMIN):
             raise Forbidden("requests are for submitters, reviewers and admins", field="role")
-        paging.check_names(req.params, PARAMETERS)
         limit = paging.read_limit(req.params.get("limit"))
         wanted = listed_for(caller, AssetFilter(platform_id=paging.read_text("platform_id", req.params)))
         state = paging.read_one_of("state", req.params, [str(one) for one in RequestState])

@@ -17,9 +17,9 @@ def build(gateway: Gateway) -> func.Blueprint:
     """Return the blueprint."""
     blueprint = func.Blueprint()
     endpoints = ProxyEndpoints(gateway)
-    add(blueprint, "proxy_health", endpoints.health)
+    add(blueprint, gateway, "proxy_health", endpoints.health)
     for method in METHODS:
-        add(blueprint, f"proxy_{method.lower()}", endpoints.forward)
+        add(blueprint, gateway, f"proxy_{method.lower()}", endpoints.forward)
     return blueprint
 
 

@@ -21,6 +21,7 @@ from function.contract.parts import (
     choice,
     order,
     read,
+    text,
 )
 
 ROUTES: Final[Mapping[str, Route]] = {
@@ -28,13 +29,14 @@ ROUTES: Final[Mapping[str, Route]] = {
         "GET",
         "api/assets",
         read(
-            "List assets, the newest first; `ref.NAME=VALUE` asks for a ref of the platform.",
+            "List assets, the newest first.",
             "assets",
             READERS,
             b2b_assets.AssetList,
             PLATFORM,
             choice("data_type", "raster", "vector"),
             choice("published", "true", "false"),
+            text("ref.NAME", "Asks for a ref of the platform; any number of them."),
             *PAGE,
         ),
     ),
@@ -53,7 +55,15 @@ ROUTES: Final[Mapping[str, Route]] = {
     "asset_delete": Route(
         "DELETE",
         ASSET,
-        Operation("Delete an asset softly.", "assets", ADMINS, b2b_assets.AssetAnswer, parameters=(REASON,)),
+        Operation(
+            "Delete an asset softly; the reason stands in the query or in the body.",
+            "assets",
+            ADMINS,
+            b2b_assets.AssetAnswer,
+            body=b2b_assets.DeleteRequest,
+            body_required=False,
+            parameters=(REASON,),
+        ),
     ),
     "asset_restore": Route(
         "POST",
@@ -94,7 +104,13 @@ ROUTES: Final[Mapping[str, Route]] = {
         "DELETE",
         VERSION,
         Operation(
-            "Delete a version that is not approved.", "assets", OWNERS, b2b_assets.ReviewAnswer, parameters=(REASON,)
+            "Delete a version that is not approved; a reason stands in the query or in the body.",
+            "assets",
+            OWNERS,
+            b2b_assets.ReviewAnswer,
+            body=b2b_assets.DeleteRequest,
+            body_required=False,
+            parameters=(REASON,),
         ),
     ),
     "asset_version_approve": Route(

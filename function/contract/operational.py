@@ -53,6 +53,7 @@ ROUTES: Final[Mapping[str, Route]] = {
                 "operations",
                 OPERATORS,
                 status="2XX",
+                any_query=True,
                 body_required=False,
                 untyped_body=method in ("POST", "PUT", "PATCH"),
             ),

@@ -10,6 +10,7 @@ from core.b2b_assets import (
     ApproveRequest,
     ClearanceRequest,
     CommentRequest,
+    DeleteRequest,
     ExposureRequest,
     Reason,
     RejectRequest,
@@ -17,15 +18,17 @@ from core.b2b_assets import (
     SupersedeRequest,
     UnpublishRequest,
 )
+from core.errors import ParameterInvalid
 from core.identity import Role
 from orchestrator.deps import context, contract_body, json_response
+from orchestrator.strict import StrictRoute
 from services.reviews import COMMENTERS
 
 READERS = (Role.SUBMITTER, Role.READER, Role.REVIEWER, Role.ADMIN)
 REVIEWERS = (Role.REVIEWER, Role.ADMIN)
 OWNERS = (Role.SUBMITTER, Role.ADMIN)
 
-router = APIRouter(prefix="/api/v1/assets", tags=["assets"])
+router = APIRouter(prefix="/api/v1/assets", tags=["assets"], route_class=StrictRoute)
 
 AssetId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 Ordinal = Annotated[int, Path(ge=0, le=MAX_ORDINAL)]
@@ -63,7 +66,7 @@ async def delete_asset(request: Request, asset_id: AssetId, reason: Why = None) 
     """Delete an asset softly with everything in it."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.ADMIN)
-    return json_response(await ctx.business.approvals.delete_asset(caller, asset_id, reason))
+    return json_response(await ctx.business.approvals.delete_asset(caller, asset_id, await _why(request, reason)))
 
 
 @router.post("/{asset_id}/restore")
@@ -143,7 +146,7 @@ async def delete(request: Request, asset_id: AssetId, ordinal: Ordinal, reason: 
     """Delete a version softly."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, *OWNERS)
-    return json_response(await ctx.business.approvals.delete(caller, asset_id, ordinal, reason))
+    return json_response(await ctx.business.approvals.delete(caller, asset_id, ordinal, await _why(request, reason)))
 
 
 @router.post(f"{VERSION}/restore")
@@ -153,3 +156,11 @@ async def restore(request: Request, asset_id: AssetId, ordinal: Ordinal) -> Resp
     caller = ctx.auth.mutator(request.headers, Role.ADMIN)
     body = await contract_body(request, SupersedeRequest)
     return json_response(await ctx.business.approvals.restore(caller, asset_id, ordinal, body))
+
+
+async def _why(request: Request, asked: str | None) -> str | None:
+    """Return the reason of a DELETE, wherever it stands; raises `ParameterInvalid` when it is given twice."""
+    said = (await contract_body(request, DeleteRequest)).reason
+    if asked is not None and said is not None and asked != said:
+        raise ParameterInvalid("reason: found in the query and another in the body; send one", field="reason")
+    return said if asked is None else asked

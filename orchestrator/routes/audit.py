@@ -11,9 +11,10 @@ from core.identity import Role
 from core.models.business import AuditEntry
 from core.paging import DEFAULT_LIMIT, MAX_LIMIT
 from orchestrator.deps import context, json_response
+from orchestrator.strict import StrictRoute
 from repositories.audit import AuditFilter
 
-router = APIRouter(prefix="/api/v1/audit", tags=["audit"])
+router = APIRouter(prefix="/api/v1/audit", tags=["audit"], route_class=StrictRoute)
 
 Text = Annotated[str | None, Query(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
 Time = Annotated[AwareDatetime | None, Query(description="RFC 3339 with its zone.")]

@@ -11,10 +11,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from core.errors import Forbidden
 from core.identity import Role
 from orchestrator.deps import Context, context
+from orchestrator.strict import StrictRoute
 from repositories import migrate
 from repositories.database import listen
 
-router = APIRouter(prefix="/api/v1/bootstrap", tags=["bootstrap"])
+router = APIRouter(prefix="/api/v1/bootstrap", tags=["bootstrap"], route_class=StrictRoute)
 
 
 @router.get("/status")

@@ -17,9 +17,10 @@ from core.wire import (
     TaskResult,
 )
 from orchestrator.deps import MAX_CALLBACK_BYTES, Context, context, json_response, parsed
+from orchestrator.strict import StrictRoute
 from services.evaluation import ended_jobs
 
-router = APIRouter(prefix="/api/v1/callbacks", tags=["callbacks"])
+router = APIRouter(prefix="/api/v1/callbacks", tags=["callbacks"], route_class=StrictRoute)
 
 
 @router.post("/claims")

@@ -13,6 +13,7 @@ from core.identity import Role
 from core.job_filter import JobFilter
 from orchestrator.deps import context, json_response, optional_body, parsed
 from orchestrator.routes.jobs import JobView
+from orchestrator.strict import StrictRoute
 from services.commands import JobOutcome, Order
 
 OF_JOBS = (Kind.CANCEL, Kind.PAUSE, Kind.RESUME, Kind.RETRY, Kind.RERUN, Kind.PRIORITY)
@@ -20,7 +21,7 @@ OF_NODES = (Kind.SKIP, Kind.GATE, Kind.WINDOW, Kind.RERUN)
 MAX_REASON = 1000
 MAX_JOBS = 1000
 
-router = APIRouter(tags=["commands"])
+router = APIRouter(tags=["commands"], route_class=StrictRoute)
 Endpoint = Callable[..., Awaitable[Response]]
 
 

@@ -10,8 +10,9 @@ from starlette.responses import Response
 from core.identity import Role
 from core.models.engine import DeadLetter
 from orchestrator.deps import Context, context, json_response, optional
+from orchestrator.strict import StrictRoute
 
-router = APIRouter(prefix="/api/v1/dead-letters", tags=["dead letters"])
+router = APIRouter(prefix="/api/v1/dead-letters", tags=["dead letters"], route_class=StrictRoute)
 
 DeadLetterId = Annotated[int, Path(ge=0, lt=2**63)]
 Settle = Callable[[int, str, str | None], Awaitable[DeadLetter]]

@@ -12,12 +12,13 @@ from core.errors import ParameterMissing
 from core.identity import Role
 from core.paging import DEFAULT_LIMIT, MAX_LIMIT
 from orchestrator.deps import context
+from orchestrator.strict import StrictRoute
 from repositories.database import transaction
 from repositories.insight import InsightRepository
 
 MAX_HOURS = 24 * 366
 
-router = APIRouter(prefix="/api/v1", tags=["insight"])
+router = APIRouter(prefix="/api/v1", tags=["insight"], route_class=StrictRoute)
 
 Text = Annotated[str | None, Query(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]

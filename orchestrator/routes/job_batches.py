@@ -13,13 +13,14 @@ from core.models.engine import Job
 from orchestrator.deps import Context, context, json_response, parsed
 from orchestrator.errors import parameter_error
 from orchestrator.routes.jobs import CreateJob, JobCreated
+from orchestrator.strict import StrictRoute
 from services.jobs import Order
 from services.work import pipelined
 
 MAX_JOBS = 1000
 MAX_BATCH_BYTES = 32 * 1024 * 1024
 
-router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], route_class=StrictRoute)
 
 
 class CreateJobs(BaseModel):

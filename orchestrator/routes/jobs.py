@@ -13,6 +13,7 @@ from core.identity import Role
 from core.models.engine import Job, JobEvent, NodeState
 from core.statuses import AttemptState, JobStatus
 from orchestrator.deps import Context, context, json_response, parsed
+from orchestrator.strict import StrictRoute
 from repositories.database import transaction
 from repositories.events import EventRepository
 from repositories.jobs import JobRepository
@@ -21,7 +22,7 @@ from services.insight import NodeInsight
 
 MAX_WAIT_SECONDS = 300.0
 
-router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], route_class=StrictRoute)
 
 
 class CreateJob(BaseModel):

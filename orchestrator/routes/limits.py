@@ -6,9 +6,10 @@ from starlette.responses import Response
 
 from core.identity import Role
 from orchestrator.deps import context, json_response, parsed
+from orchestrator.strict import StrictRoute
 from repositories.slots import LimitView
 
-router = APIRouter(prefix="/api/v1/settings/limits", tags=["limits"])
+router = APIRouter(prefix="/api/v1/settings/limits", tags=["limits"], route_class=StrictRoute)
 
 
 class SetLimit(BaseModel):

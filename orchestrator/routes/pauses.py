@@ -8,9 +8,10 @@ from starlette.responses import Response
 
 from core.identity import Role
 from orchestrator.deps import context, json_response, optional
+from orchestrator.strict import StrictRoute
 from repositories.pauses import Switch
 
-router = APIRouter(prefix="/api/v1/settings/pauses", tags=["pauses"])
+router = APIRouter(prefix="/api/v1/settings/pauses", tags=["pauses"], route_class=StrictRoute)
 
 
 class Turn(BaseModel):

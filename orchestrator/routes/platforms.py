@@ -5,9 +5,10 @@ from starlette.responses import Response
 
 from core.b2b_platforms import PlatformChange
 from orchestrator.deps import context, contract_body, json_response
+from orchestrator.strict import StrictRoute
 from services.platforms import KEEPERS
 
-router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"])
+router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"], route_class=StrictRoute)
 
 
 @router.get("")

@@ -8,8 +8,9 @@ from core.b2b_requests import BatchRequest, CancelRequest
 from core.identity import Role
 from orchestrator.deps import context, contract_body, json_response, read_body
 from orchestrator.routes.submit import IDEMPOTENCY_HEADER, accepted_response
+from orchestrator.strict import StrictRoute
 
-router = APIRouter(prefix="/api/v1/requests", tags=["requests"])
+router = APIRouter(prefix="/api/v1/requests", tags=["requests"], route_class=StrictRoute)
 
 
 @router.post("/batch")

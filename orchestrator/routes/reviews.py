@@ -6,8 +6,9 @@ from starlette.responses import Response
 from core.b2b_assets import DecisionsRequest
 from core.identity import Role
 from orchestrator.deps import context, contract_body, json_response
+from orchestrator.strict import StrictRoute
 
-router = APIRouter(prefix="/api/v1/reviews", tags=["reviews"])
+router = APIRouter(prefix="/api/v1/reviews", tags=["reviews"], route_class=StrictRoute)
 
 
 @router.post("/decisions")

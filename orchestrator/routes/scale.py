@@ -7,10 +7,11 @@ from core.errors import NotFound
 from core.handlers_catalog import KNOWN_QUEUES
 from core.identity import Role
 from orchestrator.deps import context
+from orchestrator.strict import StrictRoute
 from repositories.attempts import AttemptRepository
 from repositories.database import transaction
 
-router = APIRouter(prefix="/api/v1/scale", tags=["scale"])
+router = APIRouter(prefix="/api/v1/scale", tags=["scale"], route_class=StrictRoute)
 
 
 @router.get("/{queue}")

@@ -5,8 +5,9 @@ from starlette.responses import Response
 
 from core.identity import Role
 from orchestrator.deps import context, json_response
+from orchestrator.strict import StrictRoute
 
-router = APIRouter(prefix="/api/v1/status", tags=["status"])
+router = APIRouter(prefix="/api/v1/status", tags=["status"], route_class=StrictRoute)
 
 
 @router.get("/{request_id}")

@@ -6,11 +6,12 @@ from starlette.responses import Response
 from core.b2b import MAX_BODY_BYTES, SubmitAccepted, parse_body
 from core.identity import Caller, Role
 from orchestrator.deps import Context, context, json_response, read_body
+from orchestrator.strict import StrictRoute
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 POLL_AFTER_SECONDS = "2"
 
-router = APIRouter(prefix="/api/v1", tags=["submit"])
+router = APIRouter(prefix="/api/v1", tags=["submit"], route_class=StrictRoute)
 
 
 @router.post("/submit", status_code=202)

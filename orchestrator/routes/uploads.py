@@ -10,8 +10,11 @@ from core.b2b import MAX_BODY_BYTES, parse_body
 from core.errors import ParameterInvalid
 from core.identity import Role
 from orchestrator.deps import context, json_response, read_body
+from orchestrator.strict import StrictRoute
 
-router = APIRouter(tags=["uploads"])
+router = APIRouter(tags=["uploads"], route_class=StrictRoute)
+addresses = APIRouter(tags=["uploads"])
+"""Of one file each; what a client adds to the address changes nothing."""
 
 
 @router.post("/api/v1/uploads", status_code=201)
@@ -24,7 +27,7 @@ async def grant(request: Request) -> Response:
     return json_response(address, 201, {"Cache-Control": "no-store"})
 
 
-@router.put("/uploads/{token}", status_code=201)
+@addresses.put("/uploads/{token}", status_code=201)
 async def receive(request: Request, token: str) -> Response:
     """Take the bytes of one blob; the signed token is the whole credential."""
     uploads = context(request).business.uploads

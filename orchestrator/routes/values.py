@@ -12,11 +12,12 @@ from core.ids import canonical_json
 from core.models.engine import Job, NodeState
 from core.payloads import PayloadRef
 from orchestrator.deps import Context, context
+from orchestrator.strict import StrictRoute
 from repositories.database import transaction
 from repositories.jobs import JobRepository
 from repositories.nodes import NodeRepository
 
-router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"])
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], route_class=StrictRoute)
 
 
 @router.get("/{job_id}/outputs")

@@ -8,8 +8,9 @@ from starlette.responses import JSONResponse, Response
 
 from core.identity import Role
 from orchestrator.deps import context, parsed
+from orchestrator.strict import StrictRoute
 
-router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
+router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"], route_class=StrictRoute)
 
 
 class WebhookAddress(BaseModel):

@@ -5,9 +5,10 @@ from starlette.responses import JSONResponse, Response
 
 from core.identity import Role
 from orchestrator.deps import context, workflow_view
+from orchestrator.strict import StrictRoute
 
-router = APIRouter(prefix="/api/v1/workflows", tags=["workflows"])
-operations = APIRouter(prefix="/api/v1/operations", tags=["workflows"])
+router = APIRouter(prefix="/api/v1/workflows", tags=["workflows"], route_class=StrictRoute)
+operations = APIRouter(prefix="/api/v1/operations", tags=["workflows"], route_class=StrictRoute)
 
 
 @router.get("")

@@ -14,6 +14,9 @@ from referencing.jsonschema import DRAFT202012
 
 Json = dict[str, Any]
 _BASE = "urn:document"
+_PROBLEM = {"$ref": "#/components/schemas/Problem"}
+_NOT_SERVED: Json = {"default": {"content": {"application/problem+json": {"schema": _PROBLEM}}}}
+"""What is promised where nothing is served."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,12 @@ class Contract:
         """Return what an answer has that the document does not promise."""
         operation = self.operation(method, url)
         where = f"{method} {urlsplit(url).path} -> {status}"
-        if status == 404 and (operation is None or not body):
-            return []  # the host's own answer to what it does not serve, or ours below `proxy`
-        if operation is None:
+        if operation is None and status not in {404, 405}:
             return [f"{where}: the document does not know the call"]
-        responses = operation["responses"]
+        responses = _NOT_SERVED if operation is None else operation["responses"]
         if status == 204:
             return [f"{where}: a body"] if body else []
         promised = responses.get(str(status)) or responses.get(f"{status // 100}XX")
-        if status == 404:
-            promised = responses["default"]  # ours has a body, whatever the host may do without
         promised = promised or (responses.get("default") if status >= 400 else None)
         if promised is None:
             return [f"{where}: expected {sorted(responses)}"]

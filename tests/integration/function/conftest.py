@@ -73,7 +73,7 @@ class Platform:
             text = await answer.read()
             if method != "HEAD":
                 assert CONTRACT.complaints(method, str(answer.url), answer.status, answer.headers, text) == []
-            is_json = "json" in answer.headers.get("Content-Type", "")
+            is_json = "json" in answer.headers.get("Content-Type", "") and bool(text)
             return Reply(answer.status, answer.headers.copy(), json.loads(text) if is_json else text)
 
     def put(self, name: str, content: bytes = b"pixels") -> None:

@@ -14,6 +14,7 @@ from core.b2b import MAX_BODY_BYTES
 from core.identity import SERVICE_HEADER
 from core.wire import TaskMessage
 from function.app import build_gateway, create_app
+from function.blueprints.elsewhere_bp import METHODS
 from function.local_host import LocalHost
 from repositories import roles
 from tests.integration.function.conftest import CLOSED_PORT, Platform, Reply, gateway_settings
@@ -410,22 +411,35 @@ async def test_an_operator_reads_jobs_through_the_gateway(platform: Platform) ->
     assert (await platform.call("GET", "/api/status/job/..%2F..%2Fbootstrap%2Fstatus", "operator")).status == 404
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/api/platform/submit"),
-        ("PUT", "/api/platform/submit"),
-        ("HEAD", "/api/livez"),
-        ("POST", "/api/platform/status/x"),
-        ("PUT", f"/api/assets/{ASSET}"),
+async def test_what_the_gateway_does_not_offer_is_not_there_and_told_as_every_refusal(platform: Platform) -> None:
+    for method, path in (
+        ("GET", "/"),
+        ("GET", "/api"),
         ("GET", "/api/v1/jobs"),
+        ("OPTIONS", "/api/v1/jobs"),
         ("POST", "/api/v1/bootstrap/rebuild"),
         ("GET", f"/api/assets/{ASSET}/versions/x"),
         ("POST", f"/api/assets/{ASSET}/versions/99999999999/approve"),
-    ],
-)
-async def test_what_the_gateway_does_not_offer_is_not_there(platform: Platform, method: str, path: str) -> None:
-    assert (await platform.call(method, path, "operator")).status == 404
+    ):
+        for caller in ("operator", None):
+            reply = await platform.call(method, path, caller)
+            assert (reply.status, reply.body["code"], reply.body["instance"]) == (404, "NOT_FOUND", path)
+            assert "Allow" not in reply.headers
+
+
+async def test_a_wrong_method_is_told_with_those_there_are(platform: Platform) -> None:
+    for method, path, allow in (
+        ("GET", "/api/platform/submit", "POST"),
+        ("PUT", "/api/platform/submit", "POST"),
+        ("POST", "/api/platform/status/x", "GET"),
+        ("PUT", f"/api/assets/{ASSET}", "DELETE, GET, PATCH"),
+        ("OPTIONS", f"/api/assets/{ASSET}", "DELETE, GET, PATCH"),
+    ):
+        reply = await platform.call(method, path, None)
+        assert (reply.status, reply.body["code"], reply.headers["Allow"]) == (405, "METHOD_NOT_ALLOWED", allow)
+    assert (await platform.call("HEAD", "/api/livez", None)).status == 405
+    asked = [(await platform.call("POST", "/api/status/jobs", caller)).status for caller in (None, "admin", "operator")]
+    assert asked == [404, 404, 405]  # for whom it is not there, no method of it is
 
 
 async def test_a_negative_ordinal_is_refused_by_name(platform: Platform) -> None:
@@ -470,7 +484,8 @@ def test_every_route_of_the_contract_is_served(database: Database, keys_file: Pa
     app: Any = create_app(build_gateway(gateway_settings(database, keys_file, CLOSED_PORT)))
     host = LocalHost(app, json.loads((Path(__file__).parents[3] / "host.json").read_text()))
     served = {f"{method} {function.template.text}" for function in host.functions for method in function.methods}
-    assert served == {f"{method} /{route}" for method, route in FUNCTIONS.values()}
+    elsewhere = {f"{method} /{{*path}}" for method in METHODS}
+    assert served == {f"{method} /{route}" for method, route in FUNCTIONS.values()} | elsewhere
 
 
 async def test_the_document_is_served_to_anybody_and_told_once(platform: Platform) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from function.blueprints.elsewhere_bp import METHODS
 from repositories import roles
 from tests.support.databases import Database
 from tests.support.gateway_routes import FUNCTIONS
@@ -67,8 +68,8 @@ def test_the_worker_library_indexes_every_function_with_its_whole_route(probe: A
         (trigger,) = [b for b in function["bindings"] if b["type"] == "httpTrigger"]
         (out,) = [b for b in function["bindings"] if b["type"] == "http"]
         assert (trigger["name"], trigger["authLevel"].lower(), out["name"]) == ("req", "anonymous", "$return")
-        (method,) = trigger["methods"]
-        found[function["name"]] = (method, trigger["route"])
+        found[function["name"]] = (*trigger["methods"], trigger["route"])
+    assert found.pop("elsewhere") == (*METHODS, "{*path}")
     assert found == FUNCTIONS
 
 

@@ -2,12 +2,15 @@
 
 import json
 import re
+from http import HTTPStatus
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from core.b2b import StatusView
+from core.errors import NotFound
+from edge.problems import document
 from function.contract.table import ROUTES, openapi
 from tests.support.contract import Contract
 from tests.support.gateway_routes import FUNCTIONS
@@ -32,6 +35,8 @@ STATUS: dict[str, Any] = {
     "next_actions": [],
 }
 JSON = {"content-type": "application/json"}
+PROBLEM = document(NotFound("there is no such resource").detail, HTTPStatus.NOT_FOUND, "/api/nowhere")
+PROBLEM_KIND = {"content-type": "application/problem+json"}
 
 
 def test_every_function_of_the_gateway_is_in_the_document_where_it_is_served() -> None:
@@ -71,7 +76,8 @@ def test_the_judge_lets_what_is_promised_pass() -> None:
     assert StatusView.model_validate(STATUS, strict=False)
     assert judged("GET", "/api/platform/status/req_1", 200, STATUS) == ""
     assert judged("GET", "/api/platform/status/req_1", 304, b"") == ""
-    assert judged("GET", "/api/nowhere", 404, b"") == ""
+    assert judged("GET", "/api/nowhere", 404, PROBLEM, PROBLEM_KIND) == ""
+    assert judged("GET", "/api/livez", 405, PROBLEM, PROBLEM_KIND) == ""
 
 
 @pytest.mark.parametrize(
@@ -84,6 +90,7 @@ def test_the_judge_lets_what_is_promised_pass() -> None:
         ("GET", "/api/platform/status/req_1", 500, STATUS, "application/problem+json"),
         ("PUT", "/api/platform/status/req_1", 200, STATUS, "does not know the call"),
         ("GET", "/api/platform/status/req_1", 304, b"x", "nobody expects"),
+        ("GET", "/api/nowhere", 404, b"", "application/problem+json"),
     ],
 )
 def test_the_judge_names_what_is_not(method: str, path: str, status: int, body: Any, complaint: str) -> None:

@@ -1,0 +1,30 @@
+"""Routes that refuse query parameters they do not have: what is ignored would do another thing than was asked."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+UNKNOWN = "unknown parameter"
+
+
+class StrictRoute(APIRoute):
+    """A route whose query parameters are those of its signature and of its `openapi_extra`, and no others."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler behind the check."""
+        handler = super().get_route_handler()
+        extra = (self.openapi_extra or {}).get("parameters", ())
+        known = {one.alias for one in self.dependant.query_params} | {one["name"] for one in extra}
+
+        async def strict(request: Request) -> Response:
+            if unknown := sorted(set(request.query_params) - known):
+                raise RequestValidationError(
+                    [{"type": "extra_forbidden", "loc": ("query", name), "msg": UNKNOWN} for name in unknown]
+                )
+            return await handler(request)
+
+        return strict
