@@ -63,6 +63,8 @@ class HandlerSpec:
     """Names of params that are blob paths (`container/name`): the worker stages them and hands over local paths."""
     database: bool = False
     """True when the handler writes to pgstac or geo tables through its context (inline handlers only)."""
+    reusable: bool = False
+    """True when equal params give equal files: one that was stored by an earlier task and is whole is taken again."""
     fetches: bool = False
     """True when the handler gets a guarded client and the sealed credential of its job's source (inline ones only)."""
     description: str = ""
@@ -189,6 +191,40 @@ class CreateCogOutput(Output):
     report: dict[str, Any] = Field(description="Validation report of the version: verdict, findings, before, after.")
 
 
+class TilingSchemeParams(Params):
+    source: str = Field(description="Blob path; staged by the worker.")
+    raster: dict[str, Any] = Field(description="`raster` of raster.validate.")
+    options: RasterOptions = RasterOptions()
+    tile_pixels: int | None = Field(default=None, ge=512, le=16384, multiple_of=512, description="Side of a tile.")
+    tile_size_mb: float | None = Field(default=None, gt=0, le=1000, description="Decoded; wins over tile_pixels.")
+
+
+class TilingSchemeOutput(Output):
+    grid: dict[str, Any] = Field(description="crs_wkt, transform, width, height, tile_pixels, reduction.")
+    tile_list: list[dict[str, Any]] = Field(description="row, column, window of each tile.")
+    tile_count: int
+
+
+class ProcessTileParams(Params):
+    source: str = Field(description="Blob path; staged by the worker.")
+    content_hash: str | None = Field(default=None, description="Of the source; tiles of other content are not reused.")
+    raster: dict[str, Any] = Field(description="`raster` of raster.validate.")
+    options: RasterOptions = RasterOptions()
+    grid: dict[str, Any] = Field(description="`grid` of raster.generate_tiling_scheme.")
+    tile: dict[str, Any] = Field(description="One of its `tile_list`.")
+    tile_index: int | None = Field(default=None, description="Place in the list; the tile says where it lies itself.")
+    output_prefix: str = Field(description="container/prefix; the worker appends the task id.")
+
+
+class ProcessTileOutput(Output):
+    tile: dict[str, Any]
+    blob_path: str
+    sha256: str
+    size_bytes: int
+    coarse_path: str = Field(description="The tile's share of the overview of the whole.")
+    tallies_path: str = Field(description="What its pixels count, for the statistics of the whole.")
+
+
 class FetchParams(Params):
     url: str = Field(description="Without a query; the credential comes with the claim.")
     file_name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)
@@ -271,6 +307,27 @@ _SPECS = (
         7200,
         staged=("source",),
         description="Cloud Optimized GeoTIFF with the profile of its type.",
+    ),
+    HandlerSpec(
+        "raster.generate_tiling_scheme",
+        LIGHT_QUEUE,
+        RunMode.SUBPROCESS,
+        TilingSchemeParams,
+        TilingSchemeOutput,
+        600,
+        staged=("source",),
+        description="Grid of the output of a large raster and its tiles.",
+    ),
+    HandlerSpec(
+        "raster.process_tile",
+        HEAVY_QUEUE,
+        RunMode.SUBPROCESS,
+        ProcessTileParams,
+        ProcessTileOutput,
+        3600,
+        staged=("source",),
+        reusable=True,
+        description="One tile of a large raster as a COG, the same pixels as in the COG of the whole.",
     ),
     HandlerSpec(
         "raster.stac_ensure_collection",

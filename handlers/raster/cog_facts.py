@@ -26,7 +26,7 @@ def describe_cog(ctx: ProcessContext, path: Path, facts: RasterFacts, compressio
         ctx.progress(done, total, "measuring pixels")
 
     with gdal.open_geotiff(path) as cog:
-        nodata = _nodata(cog)
+        nodata = nodata_of(cog)
         statistics = band_statistics(cog, nodata, on_window)
         palette = cog.colormap(1) if cog.colorinterp[0] is ColorInterp.palette else None
         render = default_render(
@@ -41,7 +41,8 @@ def describe_cog(ctx: ProcessContext, path: Path, facts: RasterFacts, compressio
         return _facts(cog, facts, nodata, statistics, compression), render
 
 
-def _nodata(cog: DatasetReader) -> NodataValue:
+def nodata_of(cog: DatasetReader) -> NodataValue:
+    """Return the nodata value of a COG as JSON can say it."""
     whole = cog.nodata is not None and cog.dtypes[0].startswith(("int", "uint"))
     return int(cog.nodata) if whole else as_json(cog.nodata)
 

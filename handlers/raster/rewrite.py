@@ -13,6 +13,7 @@ import rasterio
 from numpy.typing import NDArray
 from rasterio.enums import ColorInterp
 from rasterio.io import DatasetReader, DatasetWriter
+from rasterio.transform import Affine
 from rasterio.windows import Window
 
 from core.errors import DataError
@@ -30,7 +31,14 @@ _EXACT_IN_DOUBLE: Final = 2**53
 _RGB: Final = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
 
 
-def rewrite(src: DatasetReader, target: Path, facts: RasterFacts, plan: Plan, on_window: OnWindow) -> None:
+def rewrite(
+    src: DatasetReader,
+    target: Path,
+    facts: RasterFacts,
+    plan: Plan,
+    on_window: OnWindow,
+    region: Window | None = None,
+) -> None:
     """Write the copy.
 
     Args:
@@ -39,23 +47,59 @@ def rewrite(src: DatasetReader, target: Path, facts: RasterFacts, plan: Plan, on
         facts: what the rules decided.
         plan: whether nodata becomes a mask.
         on_window: called with pixels done and pixels in all.
+        region: what is needed of the copy; the rest is left out of its file, which keeps its place and size.
 
     Raises:
         DataError: DTYPE_UNSUPPORTED when a 64-bit nodata value could not be carried over exactly.
     """
     nodata = None if plan.nodata_to_mask else _exact(facts)
     colors = final_colors(src, alpha_is_data=facts.alpha_is_data)
-    with create_plain(src, target, shape=src.shape, nodata=nodata, colors=colors, **_place(src, facts)) as dst:
+    place = _place(src, facts) | ({"SPARSE_OK": "TRUE"} if region else {})
+    with create_plain(src, target, shape=src.shape, nodata=nodata, colors=colors, **place) as dst:
         copy_metadata(src, dst, colors)
-        total = src.width * src.height
-        done = 0
-        for here in _windows(src, facts):
-            data, mask = _read(src, here, facts, to_mask=plan.nodata_to_mask)
-            dst.write(data, window=here)
-            if mask is not None:
-                dst.write_mask(mask, window=here)
-            done += here.width * here.height
-            on_window(done, total)
+        windows = _windows(src, facts) if region is None else region_windows(region, src)
+        _write_windows(src, dst, facts, plan, windows, on_window)
+
+
+def cut(src: DatasetReader, target: Path, facts: RasterFacts, plan: Plan, region: Window, on_window: OnWindow) -> None:
+    """Write a part of the copy as a file of its own; arguments as in `rewrite`, the region in the copy's pixels."""
+    nodata = None if plan.nodata_to_mask else _exact(facts)
+    colors = final_colors(src, alpha_is_data=facts.alpha_is_data)
+    corner = final_transform(facts) * Affine.translation(region.col_off, region.row_off)
+    place = {"crs": to_rasterio(facts.crs_wkt), "transform": corner}
+    shape = (region.height, region.width)
+    with create_plain(src, target, shape=shape, nodata=nodata, colors=colors, **place) as dst:
+        copy_metadata(src, dst, colors)
+        _write_windows(src, dst, facts, plan, region_windows(region, src), on_window, region)
+
+
+def region_windows(region: Window, src: DatasetReader) -> Iterator[Window]:
+    """Yield windows of whole blocks that cover a region whose corner is a corner of blocks."""
+    pixel_bytes = np.dtype(src.dtypes[0]).itemsize * (src.count + 1)
+    for window in block_windows(region.width, region.height, BLOCK_SIZE, BLOCK_SIZE, pixel_bytes):
+        yield Window(region.col_off + window.col_off, region.row_off + window.row_off, window.width, window.height)
+
+
+def _write_windows(
+    src: DatasetReader,
+    dst: DatasetWriter,
+    facts: RasterFacts,
+    plan: Plan,
+    windows: Iterator[Window],
+    on_window: OnWindow,
+    region: Window | None = None,
+) -> None:
+    """Write windows of the copy to where they belong in a file that holds all of it, or a region."""
+    left, top = (region.col_off, region.row_off) if region else (0, 0)
+    done, total = 0, dst.width * dst.height
+    for here in windows:
+        data, mask = _read(src, here, facts, to_mask=plan.nodata_to_mask)
+        there = Window(here.col_off - left, here.row_off - top, here.width, here.height)
+        dst.write(data, window=there)
+        if mask is not None:
+            dst.write_mask(mask, window=there)
+        done += here.width * here.height
+        on_window(done, total)
 
 
 def create_plain(
@@ -146,9 +190,27 @@ def _windows(src: DatasetReader, facts: RasterFacts) -> Iterator[Window]:
 
 def _read(src: DatasetReader, here: Window, facts: RasterFacts, *, to_mask: bool) -> tuple[Array, Array | None]:
     """Return the pixels for a window of the copy, and their mask when the copy has one."""
-    flip_rows = facts.orientation is Orientation.FLIPPED and facts.transform[4] > 0
+    parts = [_read_piece(src, piece, facts, to_mask=to_mask) for piece in _pieces(src, here, facts)]
+    data = [pixels for pixels, _ in parts]
+    masks = [mask for _, mask in parts if mask is not None]
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(data, axis=-1), np.concatenate(masks, axis=-1) if masks else None
+
+
+def _pieces(src: DatasetReader, here: Window, facts: RasterFacts) -> Iterator[Window]:
+    """Yield the windows of the source, from the west, that make up a window of the copy: two where its columns roll."""
+    flipped = facts.orientation is Orientation.FLIPPED
+    flip_rows, flip_columns = flipped and facts.transform[4] > 0, flipped and facts.transform[0] < 0
     top = src.height - here.row_off - here.height if flip_rows else here.row_off
-    there = Window(here.col_off, top, here.width, here.height)
+    start = (here.col_off + facts.roll_columns) % src.width
+    first = min(here.width, src.width - start)
+    for left, columns in ((start, first), (0, here.width - first)):
+        if columns:
+            yield Window(src.width - left - columns if flip_columns else left, top, columns, here.height)
+
+
+def _read_piece(src: DatasetReader, there: Window, facts: RasterFacts, *, to_mask: bool) -> tuple[Array, Array | None]:
     data = src.read(window=there)
     mask = src.read_masks(1, window=there) if facts.validity is Validity.MASK else None
     nodata = in_dtype(facts.nodata, facts.dtype)
@@ -158,13 +220,13 @@ def _read(src: DatasetReader, here: Window, facts: RasterFacts, *, to_mask: bool
         mask = np.where(np.isfinite(data).any(axis=0), mask, 0).astype(np.uint8)
     if to_mask:
         mask = (~equals_nodata(data, nodata)).any(axis=0).astype(np.uint8) * 255
-    return _arranged(data, facts), None if mask is None else _arranged(mask, facts)
+    return _flipped(data, facts), None if mask is None else _flipped(mask, facts)
 
 
-def _arranged(pixels: Array, facts: RasterFacts) -> Array:
+def _flipped(pixels: Array, facts: RasterFacts) -> Array:
     if facts.orientation is Orientation.FLIPPED:
         if facts.transform[4] > 0:
             pixels = pixels[..., ::-1, :]
         if facts.transform[0] < 0:
             pixels = pixels[..., ::-1]
-    return np.roll(pixels, -facts.roll_columns, axis=-1) if facts.roll_columns else pixels
+    return pixels

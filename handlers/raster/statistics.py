@@ -46,7 +46,7 @@ NOTHING_VALID: Final = BandStatistics(None, None, None, None, None, None, 0.0, (
 
 
 @dataclass(slots=True)
-class _Moments:
+class Moments:
     """Running count, extremes, mean and squared deviation (Chan's parallel update)."""
 
     count: int = 0
@@ -57,6 +57,7 @@ class _Moments:
     distinct: Distinct = field(default_factory=Distinct)
 
     def add(self, pixels: Array) -> None:
+        """Count the pixels of one window."""
         if pixels.size == 0:
             return
         values = pixels.astype(np.float64)
@@ -71,19 +72,42 @@ class _Moments:
             self.distinct.add(pixels)
 
 
+@dataclass(slots=True)
+class Tally:
+    """What statistics of one band are made from; `handlers.raster.tallies` adds up those of parts."""
+
+    counts: NDArray[np.int64]
+    """How often each value occurs, or how many values fall into each bin between the extremes of `moments`."""
+    offset: int = 0
+    """Value of the first count; without moments only."""
+    moments: Moments | None = None
+    """None where every value is counted by itself."""
+
+    def statistics(self, total: int) -> BandStatistics:
+        """Return the statistics of a band of `total` pixels."""
+        if self.moments is None:
+            return from_counts(self.counts, self.offset, total)
+        return from_moments(self.moments, self.counts, total)
+
+
 def band_statistics(src: DatasetReader, nodata: NodataValue, on_window: OnWindow) -> list[BandStatistics]:
     """Return the statistics of every band of an open raster; of an alpha band, of all its values."""
+    total = src.width * src.height
+    return [band.statistics(total) for band in tallies(src, nodata, on_window)]
+
+
+def tallies(src: DatasetReader, nodata: NodataValue, on_window: OnWindow) -> list[Tally]:
+    """Return what the statistics of every band are made from."""
     scalar = in_dtype(nodata, src.dtypes[0])
     dtype = np.dtype(src.dtypes[0])
-    total = src.width * src.height
     if dtype.kind in "iu" and dtype.itemsize <= 2:
         offset = int(np.iinfo(dtype).min)
         counts = [np.zeros(2 ** (8 * dtype.itemsize), np.int64) for _ in src.indexes]
         for pixels in _valid_pixels(src, scalar, on_window):
             for band, values in enumerate(pixels):
                 counts[band] += np.bincount(values.astype(np.int64) - offset, minlength=counts[band].size)
-        return [_from_counts(count, offset, total) for count in counts]
-    moments = [_Moments() for _ in src.indexes]
+        return [Tally(count, offset) for count in counts]
+    moments = [Moments() for _ in src.indexes]
     for pixels in _valid_pixels(src, scalar, on_window):
         for band, values in enumerate(pixels):
             moments[band].add(values)
@@ -91,7 +115,7 @@ def band_statistics(src: DatasetReader, nodata: NodataValue, on_window: OnWindow
     for pixels in _valid_pixels(src, scalar, on_window):
         for band, values in enumerate(pixels):
             histograms[band] += _histogram(values, moments[band])
-    return [_from_moments(*pair, total) for pair in zip(moments, histograms, strict=True)]
+    return [Tally(histogram, moments=moment) for histogram, moment in zip(histograms, moments, strict=True)]
 
 
 def _valid_pixels(src: DatasetReader, nodata: Any, on_window: OnWindow) -> Iterator[list[Array]]:
@@ -119,7 +143,7 @@ def _valid(values: Array, nodata: Any, mask: NDArray[np.bool_] | None, color: Co
     return values.ravel() if valid.all() else values[valid]
 
 
-def _from_counts(counts: NDArray[np.int64], offset: int, total: int) -> BandStatistics:
+def from_counts(counts: NDArray[np.int64], offset: int, total: int) -> BandStatistics:
     """Return everything from how often each value occurs."""
     places = np.flatnonzero(counts)
     if places.size == 0:
@@ -142,7 +166,7 @@ def _from_counts(counts: NDArray[np.int64], offset: int, total: int) -> BandStat
     )
 
 
-def _histogram(values: Array, moments: _Moments) -> NDArray[np.int64]:
+def _histogram(values: Array, moments: Moments) -> NDArray[np.int64]:
     """Return how many values fall into each of `BINS` equal parts of their range."""
     width = moments.high - moments.low
     if values.size == 0 or width <= 0 or not math.isfinite(width):
@@ -151,7 +175,7 @@ def _histogram(values: Array, moments: _Moments) -> NDArray[np.int64]:
     return np.bincount(np.clip(places.astype(np.int64), 0, BINS - 1), minlength=BINS)
 
 
-def _from_moments(moments: _Moments, histogram: NDArray[np.int64], total: int) -> BandStatistics:
+def from_moments(moments: Moments, histogram: NDArray[np.int64], total: int) -> BandStatistics:
     if moments.count == 0:
         return NOTHING_VALID
     classes = moments.distinct.values if isinstance(moments.low, int) else None
@@ -167,7 +191,7 @@ def _from_moments(moments: _Moments, histogram: NDArray[np.int64], total: int) -
     )
 
 
-def _percentile(histogram: NDArray[np.int64], share: float, moments: _Moments) -> float:
+def _percentile(histogram: NDArray[np.int64], share: float, moments: Moments) -> float:
     """Return the middle of the bin in which the share of the pixels is reached."""
     if not histogram.any():
         return float(moments.low)

@@ -19,6 +19,7 @@ from rasterio.errors import RasterioError
 from rasterio.io import DatasetReader
 from rasterio.transform import Affine
 from rasterio.vrt import WarpedVRT
+from rasterio.windows import Window
 
 from core.errors import DataError
 from handlers.raster.crs import to_rasterio
@@ -47,8 +48,9 @@ def warp(
     validity: Validity,
     resampling: Resampling,
     on_window: OnWindow,
+    region: Window | None = None,
 ) -> None:
-    """Write the resampled copy.
+    """Write the resampled copy, or a region of it, whose pixels are the same whatever the region.
 
     Args:
         src: the open source, placed by geotransform or GCPs.
@@ -60,6 +62,7 @@ def warp(
         validity: what says which pixels of `src` hold data.
         resampling: how.
         on_window: called with pixels done and pixels in all.
+        region: the part to write, in pixels of the whole; its corner is a corner of blocks.
 
     Raises:
         DataError: CRS_EXTENT_IMPOSSIBLE when the target cannot show the raster, RASTER_TOO_LARGE when it grows too big.
@@ -85,10 +88,12 @@ def warp(
     with vrt:
         _check_size(vrt, facts)
         colors = final_colors(src, alpha_is_data=False)
-        place = {"crs": to_rasterio(final_crs), "transform": vrt.transform}
-        with create_plain(src, target, shape=vrt.shape, nodata=nodata, colors=colors, **place) as dst:
+        part = region or Window(0, 0, vrt.width, vrt.height)
+        corner = vrt.transform * Affine.translation(part.col_off, part.row_off)
+        place = {"crs": to_rasterio(final_crs), "transform": corner}
+        with create_plain(src, target, shape=(part.height, part.width), nodata=nodata, colors=colors, **place) as dst:
             copy_metadata(src, dst, colors)
-            _copy_windows(vrt, dst, src.count, on_window, with_mask=with_mask)
+            _copy_windows(vrt, dst, part, on_window, with_mask=with_mask)
 
 
 def warp_scale(src: DatasetReader, vrt: WarpedVRT, facts: RasterFacts, to_source_crs: Transformer) -> dict[str, str]:
@@ -121,11 +126,13 @@ def _placed(columns: Array, rows: Array, transform: Affine, to_source_crs: Trans
     return np.array([xs * a + ys * b + c, xs * d + ys * e + f])
 
 
-def _copy_windows(vrt: WarpedVRT, dst: Any, bands: int, on_window: OnWindow, *, with_mask: bool) -> None:
-    pixel_bytes = np.dtype(dst.dtypes[0]).itemsize * (bands + 1)
-    done, total = 0, vrt.width * vrt.height
-    for window in block_windows(vrt.width, vrt.height, BLOCK_SIZE, BLOCK_SIZE, pixel_bytes):
-        pixels = vrt.read(window=window)
+def _copy_windows(vrt: WarpedVRT, dst: Any, part: Window, on_window: OnWindow, *, with_mask: bool) -> None:
+    """Copy block by block: GDAL approximates places within what it is asked for, so all ask for the same pieces."""
+    bands = dst.count
+    done, total = 0, dst.width * dst.height
+    for window in block_windows(dst.width, dst.height, BLOCK_SIZE, BLOCK_SIZE, pixel_bytes=1, target=1):
+        left, top = part.col_off + window.col_off, part.row_off + window.row_off
+        pixels = vrt.read(window=Window(left, top, window.width, window.height))
         dst.write(pixels[:bands], window=window)
         if with_mask:
             dst.write_mask((pixels[bands] > 0).astype(np.uint8) * 255, window=window)

@@ -15,7 +15,7 @@ from core.dag.loader import load_workflow
 from core.handlers_catalog import CATALOG, KNOWN_QUEUES, AnyParams, HandlerSpec
 
 HEAD = "workflow_id: block\nversion: 1\n"
-NAMES = (*CATALOG, "finalize", "raster.generate_tiling_scheme", "raster.process_tile")
+NAMES = (*CATALOG, "finalize")
 ANY: Mapping[str, HandlerSpec] = {name: replace(CATALOG["echo"], name=name, params=AnyParams) for name in NAMES}
 
 

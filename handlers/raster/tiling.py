@@ -1,0 +1,181 @@
+"""`raster.generate_tiling_scheme` and `raster.process_tile`: a large raster as a grid of COGs.
+
+Each tile is made from the source, its pixels those of the COG of the whole, so that a dead worker costs one tile.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import rasterio.shutil
+from pyproj import CRS
+from rasterio.enums import MaskFlags, Resampling
+from rasterio.io import DatasetReader
+from rasterio.windows import Window
+
+from core.errors import GeodagError, ParameterInvalid
+from core.handlers_catalog import ProcessTileParams, RasterOptions, TilingSchemeParams
+from handlers.context import Outcome, ProcessContext
+from handlers.raster import crs as crs_rules
+from handlers.raster import gdal, tallies
+from handlers.raster.cog_facts import nodata_of
+from handlers.raster.delivery import completed, received
+from handlers.raster.facts import RasterFacts, Validity
+from handlers.raster.findings import Findings
+from handlers.raster.grid import Grid, Tile, make_grid, source_region
+from handlers.raster.keep import is_strict_cog
+from handlers.raster.options import check_options
+from handlers.raster.plan import Plan, make_plan
+from handlers.raster.profiles import CogProfile, profile_of
+from handlers.raster.rewrite import OnWindow, copy_metadata, create_plain, cut, final_colors, rewrite
+from handlers.raster.sniff import HEAD_BYTES
+from handlers.raster.statistics import tallies as tallies_of
+from handlers.raster.tiff import read_directories
+from handlers.raster.warp import warp
+
+CACHE_BYTES: Final = 96 * gdal.MEBIBYTE
+"""Of blocks; what one tile needs and no more, so that a process stays below 400 MB."""
+COARSE: Final = "coarse.tif"
+TALLIES: Final = "tallies.npz"
+
+
+def tiling_scheme(ctx: ProcessContext, params: TilingSchemeParams) -> Outcome:
+    """Return the grid of a raster's output and its tiles; no pixel is read.
+
+    Raises:
+        DataError: the target CRS cannot show the raster.
+    """
+    facts, plan, _ = _planned(params.raster, params.options)
+    with _opened(ctx, Path(params.source), facts) as (path, page):
+        moved = plan.warp_to and plan.rewrite
+        placed = (_placed(ctx, path, page, facts, plan, Window(0, 0, 1, 1)), None) if moved else (path, page)
+        with gdal.environment(CACHE_BYTES), gdal.open_geotiff(*placed) as src:
+            grid = make_grid(src, facts, plan, params.tile_pixels, params.tile_size_mb)
+    tiles = [tile.model_dump(mode="json") for tile in grid.tiles()]
+    return Outcome({"grid": grid.model_dump(mode="json"), "tile_list": tiles, "tile_count": len(tiles)})
+
+
+def process_tile(ctx: ProcessContext, params: ProcessTileParams) -> Outcome:
+    """Write the COG of one tile, a reduced copy of it for the overview of the whole, and what its pixels count.
+
+    Running it again gives the same bytes.
+
+    Raises:
+        DataError: a 64-bit nodata value cannot be kept.
+    """
+    facts, plan, profile = _planned(params.raster, params.options)
+    grid, tile = Grid.model_validate(params.grid), Tile.model_validate(params.tile)
+    plain, target = ctx.scratch / "plain.tif", ctx.out_dir / f"{tile.name}.tif"
+    with _opened(ctx, Path(params.source), facts) as (path, page):
+        _write_plain(ctx, path, page, plain, tile, grid, facts, plan, profile)
+    ctx.raise_if_cancelled()
+    with gdal.environment(CACHE_BYTES), gdal.open_geotiff(plain) as src:
+        rasterio.shutil.copy(src, target, driver="COG", **profile.creation_options(gdal.cores()))
+    plain.unlink()
+    if not is_strict_cog(target):
+        raise GeodagError("the tile that was written is no strict COG")
+    with gdal.environment(CACHE_BYTES), gdal.open_geotiff(target) as cog:
+        tallies.save(ctx.out_dir / TALLIES, tallies_of(cog, nodata_of(cog), _progress(ctx, "measuring pixels")))
+        _write_coarse(cog, ctx.out_dir / COARSE, grid, tile, profile)
+    with target.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    output = {"tile": tile.model_dump(mode="json"), "sha256": digest, "size_bytes": target.stat().st_size}
+    return Outcome(output, files={"blob_path": target.name, "coarse_path": COARSE, "tallies_path": TALLIES})
+
+
+def _planned(raster: dict[str, Any], raw: RasterOptions) -> tuple[RasterFacts, Plan, CogProfile]:
+    findings = Findings()
+    options = check_options(raw, findings)
+    if findings.errors:
+        raise ParameterInvalid(findings.errors[0].message, field=findings.errors[0].field)
+    facts = RasterFacts.model_validate(raster)
+    profile = profile_of(facts.raster_type, options.compression)
+    return facts, make_plan(facts, options.target_crs, profile), profile
+
+
+@contextmanager
+def _opened(ctx: ProcessContext, source: Path, facts: RasterFacts) -> Iterator[tuple[Path, int | None]]:
+    """Yield path and page of the raster of a source."""
+    findings = Findings()
+    with source.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    with received(ctx, source, head, facts.member, findings) as delivered:
+        path = delivered.path
+        if facts.sidecars:
+            path, _ = completed(ctx, delivered, read_directories(path)[(facts.page or 1) - 1], findings)
+        yield path, facts.page
+
+
+def _placed(ctx: ProcessContext, path: Path, page: int | None, facts: RasterFacts, plan: Plan, region: Window) -> Path:
+    """Return a copy that lies where the rules say, with the pixels of a region only."""
+    copy = ctx.scratch / "placed.tif"
+    copy.unlink(missing_ok=True)
+    environment = gdal.environment(CACHE_BYTES, sidecars=bool(facts.sidecars))
+    with environment, gdal.open_geotiff(path, page) as src:
+        rewrite(src, copy, facts, plan, _progress(ctx, "copying pixels"), region)
+    return copy
+
+
+def _write_plain(
+    ctx: ProcessContext,
+    path: Path,
+    page: int | None,
+    plain: Path,
+    tile: Tile,
+    grid: Grid,
+    facts: RasterFacts,
+    plan: Plan,
+    profile: CogProfile,
+) -> None:
+    """Write the pixels of a tile, uncompressed."""
+    region = Window(*tile.window)
+    if plan.warp_to is None:
+        environment = gdal.environment(CACHE_BYTES, sidecars=bool(facts.sidecars))
+        with environment, gdal.open_geotiff(path, page) as src:
+            cut(src, plain, facts, plan, region, _progress(ctx, "copying pixels"))
+        return
+    validity = facts.validity
+    if plan.rewrite:
+        path, page = _placed(ctx, path, page, facts, plan, source_region(tile, grid, facts, plan)), None
+        validity = Validity.MASK if plan.nodata_to_mask else validity
+    source_crs = crs_rules.wkt2(crs_rules.horizontal(CRS.from_wkt(facts.crs_wkt)))
+    with gdal.environment(CACHE_BYTES), gdal.open_geotiff(path, page) as src:
+        warp(
+            src,
+            plain,
+            facts,
+            source_crs=source_crs,
+            warp_to=plan.warp_to,
+            final_crs=plan.final_crs,
+            validity=validity,
+            resampling=profile.warp,
+            on_window=_progress(ctx, "resampling"),
+            region=region,
+        )
+    if plan.rewrite:
+        path.unlink()
+
+
+def _write_coarse(cog: DatasetReader, target: Path, grid: Grid, tile: Tile, profile: CogProfile) -> None:
+    """Write a tile reduced to its share of the overview of the whole."""
+    shape = (-(-cog.height // grid.reduction), -(-cog.width // grid.reduction))
+    resampling = Resampling[profile.overviews.lower()]
+    colors = final_colors(cog, alpha_is_data=False)
+    place = {"crs": cog.crs, "transform": grid.affine(tile.window, grid.reduction), "compress": "deflate", "zlevel": 1}
+    with create_plain(cog, target, shape=shape, nodata=cog.nodata, colors=colors, **place) as dst:
+        copy_metadata(cog, dst, colors)
+        dst.write(cog.read(out_shape=(cog.count, *shape), resampling=resampling))
+        if MaskFlags.per_dataset in cog.mask_flag_enums[0] and MaskFlags.alpha not in cog.mask_flag_enums[0]:
+            mask = cog.read_masks(1, out_shape=shape)
+            dst.write_mask((mask > 0).astype(np.uint8) * 255)
+
+
+def _progress(ctx: ProcessContext, message: str) -> OnWindow:
+    def on_window(done: int, total: int) -> None:
+        ctx.raise_if_cancelled()
+        ctx.progress(done, total, message)
+
+    return on_window

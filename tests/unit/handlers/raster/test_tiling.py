@@ -1,0 +1,128 @@
+"""Tiles have the pixels of the COG of the whole, at seams too, whatever has to happen to the raster first."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rasterio
+from rasterio.enums import ColorInterp
+from rasterio.transform import Affine, from_origin
+from rasterio.windows import Window
+
+from core.handlers_catalog import ProcessTileParams, RasterOptions, TilingSchemeParams
+from handlers.raster import tallies
+from handlers.raster.statistics import BINS
+from handlers.raster.tiling import process_tile, tiling_scheme
+from tests.support.raster_path import Array, RasterPath, pattern, stack
+
+HEIGHT, WIDTH = 700, 1100
+FLIPPED = Affine(10, 0, 500000, 0, 10, 4642776)
+ROTATED = Affine(10, 0, 500000, 0, -10, 4649776) * Affine.rotation(20)
+WORLD = from_origin(0, 35, 360 / WIDTH, 0.1)
+MASK = (pattern(HEIGHT, WIDTH) > 120).astype("uint8") * 255
+
+
+@dataclass(frozen=True)
+class Source:
+    """A raster and what is asked for."""
+
+    array: Array
+    settings: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def floats() -> Array:
+    """Return heights with holes of nodata, NaN and infinity."""
+    values = pattern(HEIGHT, WIDTH, "float32", 0, 3000)
+    values[100:300, 400:700], values[5, 5], values[600, 900] = -9999, np.nan, np.inf
+    return values
+
+
+def rgba(dst: Any) -> None:
+    """Tag four bands as colours with alpha."""
+    dst.colorinterp = (ColorInterp.red, ColorInterp.green, ColorInterp.blue, ColorInterp.alpha)
+
+
+def alpha() -> Array:
+    """Return three colours and an alpha band that is a mask."""
+    return np.concatenate([stack(3, HEIGHT, WIDTH), MASK[None]])
+
+
+SOURCES: dict[str, Callable[[], Source]] = {
+    "colours": lambda: Source(stack(3, HEIGHT, WIDTH), {"photometric": "RGB"}),
+    "colours and a mask, elsewhere": lambda: Source(
+        stack(3, HEIGHT, WIDTH), {"photometric": "RGB", "mask": MASK}, {"target_crs": "EPSG:4326"}
+    ),
+    "alpha": lambda: Source(alpha(), {"before": rgba}),
+    "heights": lambda: Source(floats(), {"nodata": -9999}),
+    "heights, elsewhere": lambda: Source(floats(), {"nodata": -9999}, {"target_crs": "EPSG:3857"}),
+    "classes, elsewhere": lambda: Source(pattern(HEIGHT, WIDTH, high=9), {}, {"target_crs": "EPSG:4326"}),
+    "upside down": lambda: Source(pattern(HEIGHT, WIDTH, "int16"), {"transform": FLIPPED}),
+    "upside down, elsewhere": lambda: Source(
+        pattern(HEIGHT, WIDTH, "uint16"), {"transform": FLIPPED}, {"target_crs": "EPSG:3035"}
+    ),
+    "rotated": lambda: Source(pattern(HEIGHT, WIDTH, "float32", high=900), {"transform": ROTATED, "nodata": -1}),
+    "from 0 to 360 degrees": lambda: Source(pattern(HEIGHT, WIDTH, "int32"), {"transform": WORLD, "crs": "EPSG:4326"}),
+    "lossy": lambda: Source(stack(3, HEIGHT, WIDTH), {"photometric": "RGB", "nodata": 7}, {"compression": "jpeg"}),
+}
+
+
+@dataclass
+class Tiled:
+    """Tiles of a source by their windows, and what was said about them."""
+
+    grid: dict[str, Any]
+    tiles: list[dict[str, Any]] = field(default_factory=list)
+    paths: list[Path] = field(default_factory=list)
+    tallies: list[Path] = field(default_factory=list)
+
+
+def tiled(raster: RasterPath, source: Path, facts: dict[str, Any], **options: Any) -> Tiled:
+    """Run raster.generate_tiling_scheme and raster.process_tile for each tile of 512 pixels."""
+    common = {"source": str(source), "raster": facts, "options": RasterOptions(**options)}
+    scheme = tiling_scheme(raster.context(), TilingSchemeParams(**common, tile_pixels=512)).output
+    assert isinstance(scheme, dict)
+    made = Tiled(scheme["grid"])
+    for tile in scheme["tile_list"]:
+        context = raster.context()
+        params = ProcessTileParams(**common, grid=scheme["grid"], tile=tile, output_prefix="silver/a/0/r1")
+        outcome = process_tile(context, params)
+        assert isinstance(outcome.output, dict)
+        made.tiles.append(outcome.output)
+        made.paths.append(context.out_dir / outcome.files["blob_path"])
+        made.tallies.append(context.out_dir / outcome.files["tallies_path"])
+        assert sorted(p.name for p in context.scratch.iterdir()) == ["out"], "temporary files are removed"
+    return made
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_tiles_have_the_pixels_of_the_whole(raster: RasterPath, name: str) -> None:
+    wanted = SOURCES[name]()
+    source = raster.write(wanted.array, **wanted.settings)
+    whole = raster.make(source, **wanted.options)
+    made = tiled(raster, source, whole.facts, **wanted.options)
+    assert len(made.tiles) > 3
+    with rasterio.open(whole.path) as cog:
+        assert [made.grid["height"], made.grid["width"]] == [cog.height, cog.width]
+        for tile, path in zip(made.tiles, made.paths, strict=True):
+            window = Window(*tile["tile"]["window"])
+            with rasterio.open(path) as part:
+                np.testing.assert_array_equal(part.read(), cog.read(window=window))
+                np.testing.assert_array_equal(part.dataset_mask(), cog.dataset_mask(window=window))
+                assert part.transform.almost_equals(cog.window_transform(window), 1e-9)
+                assert (part.crs, part.nodata, part.dtypes) == (cog.crs, cog.nodata, cog.dtypes)
+                assert (part.colorinterp, part.tags()) == (cog.colorinterp, cog.tags())
+    found = tallies.total(made.tallies, made.grid["height"] * made.grid["width"])
+    for band, expected in zip(found, (b["statistics"] for b in whole.output["raster"]["bands"]), strict=True):
+        bins = 2 * (expected["maximum"] - expected["minimum"]) / BINS
+        for key, value in expected.items():
+            exact = key not in ("p2", "p98") or found_exactly(wanted.array)
+            assert getattr(band, key) == pytest.approx(value, rel=1e-9, abs=0 if exact else bins), key
+
+
+def found_exactly(array: Array) -> bool:
+    """Return whether values are counted one by one."""
+    return array.dtype.kind in "iu" and array.dtype.itemsize <= 2
