@@ -66,7 +66,11 @@ class HandlerSpec:
     reusable: bool = False
     """True when equal params give equal files: one that was stored by an earlier task and is whole is taken again."""
     fetches: bool = False
-    """True when the handler gets a guarded client and the sealed credential of its job's source (inline ones only)."""
+    """True when the sealed credential of its job's source is used: by the guarded client that inline handlers get, by
+    the worker for what `peeked` names."""
+    peeked: str = ""
+    """Name of a param that is a URL: the worker puts a local copy in its place, of the header where that will do, and
+    says in the param `whole` whether it has all bytes."""
     description: str = ""
 
 
@@ -163,6 +167,13 @@ class RasterValidateParams(Params):
     options: RasterOptions = RasterOptions()
     expected_size_bytes: int | None = None
     header_only: bool = False
+
+
+class RasterInspectParams(Params):
+    url: str = Field(description="Without a query; the credential comes with the claim.")
+    file_name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)
+    options: RasterOptions = RasterOptions()
+    whole: bool = Field(default=True, description="Set by the worker: whether the copy has more than the header.")
 
 
 class RasterValidateOutput(Output):
@@ -297,6 +308,17 @@ _SPECS = (
         1800,
         staged=("source",),
         description="Header, then every block; verdict and findings.",
+    ),
+    HandlerSpec(
+        "raster.inspect",
+        LIGHT_QUEUE,
+        RunMode.SUBPROCESS,
+        RasterInspectParams,
+        RasterValidateOutput,
+        1800,
+        fetches=True,
+        peeked="url",
+        description="As raster.validate, for a file behind a URL: of a large one the header alone.",
     ),
     HandlerSpec(
         "raster.create_cog",

@@ -14,6 +14,8 @@ from core.errors import Forbidden, ParameterInvalid
 
 MAX_URL: Final = 2048
 MAX_QUERY: Final = 4096
+READ_WHOLE_BYTES: Final = 64_000_000
+"""A check before a submit reads files up to this size whole, and of larger ones the header."""
 _PORTS: Final = {"https": 443, "http": 80}
 _CLIMBS: Final = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE)
 """Encoded dots, separators and NULs: what one side may read as another path than the other."""

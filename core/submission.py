@@ -20,7 +20,7 @@ from core.sources import UrlSource, check_allowed, parse_url
 Json = dict[str, Any]
 
 INGEST_WORKFLOWS: Final[Mapping[str, str]] = {"raster": "raster_ingest", "vector": "vector_ingest"}
-VALIDATE_WORKFLOWS: Final[Mapping[str, str]] = {"raster": "raster_validate", "vector": "vector_validate"}
+VALIDATE_WORKFLOWS: Final[Mapping[str, str]] = {"raster": "raster_inspect", "vector": "vector_validate"}
 RASTER_OPTIONS: Final = frozenset(RasterOptions.model_fields)
 VECTOR_OPTIONS: Final = frozenset({"crs", "override_crs", "layer", "x", "y", "wkt", "encoding", "split_geometries"})
 _ALWAYS: Final = frozenset({"collection_id"})

@@ -1,7 +1,8 @@
 """Files behind URLs that partners chose: every hop is checked, the credential goes to the first host alone."""
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -53,10 +54,19 @@ class SourceClient:
             DataError: FILE_NOT_FOUND, SOURCE_FORBIDDEN, SOURCE_URL_FORBIDDEN, FILE_EMPTY, FILE_TOO_LARGE.
             TransientError: the host does not answer, is busy, or breaks off.
         """
-        connector = aiohttp.TCPConnector(
-            resolver=GuardedResolver(self.policy, self.resolver), use_dns_cache=False, force_close=True
-        )
-        target = URL(url if query is None else f"{url}?{query}", encoded=True)
+        async with self.session() as session, self.answer(session, source_url(url, query)) as (answer, _):
+            check_status(answer.status)
+            return await self._store(answer, ref)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[aiohttp.ClientSession]:
+        """Lend a session whose connections are guarded; its failures become our own.
+
+        Raises:
+            DataError: SOURCE_URL_FORBIDDEN, a name led inside.
+            TransientError: the host does not answer, or breaks off.
+        """
+        connector = aiohttp.TCPConnector(resolver=GuardedResolver(self.policy, self.resolver), use_dns_cache=False)
         try:
             async with aiohttp.ClientSession(
                 connector=connector,
@@ -65,20 +75,28 @@ class SourceClient:
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
             ) as session:
-                return await self._follow(session, target, ref)
+                yield session
         except (aiohttp.ClientError, TimeoutError) as error:
             if isinstance(error.__cause__, AddressForbidden):
                 _inside(str(error.__cause__))
             raise SourceUnavailable(f"the source's host did not deliver: {type(error).__name__}") from None
 
-    async def _follow(self, session: aiohttp.ClientSession, target: URL, ref: BlobRef) -> Fetched:
+    @asynccontextmanager
+    async def answer(
+        self, session: aiohttp.ClientSession, target: URL, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[tuple[aiohttp.ClientResponse, URL]]:
+        """Lend the answer to a GET and the URL that gave it, every hop checked.
+
+        Raises:
+            DataError: SOURCE_URL_FORBIDDEN.
+        """
         for _ in range(1 + MAX_REDIRECTS):
             self._check(target)
-            headers = {"Accept-Encoding": "identity"}
-            async with session.get(target, allow_redirects=False, headers=headers) as answer:
+            sent = {"Accept-Encoding": "identity", **(headers or {})}
+            async with session.get(target, allow_redirects=False, headers=sent) as answer:
                 if answer.status not in _REDIRECTS:
-                    _check_status(answer.status)
-                    return await self._store(answer, ref)
+                    yield answer, target
+                    return
                 target = _next(target, answer.headers.get("Location", ""))
         raise DataError(f"the source redirects more than {MAX_REDIRECTS} times", code=_FORBIDDEN, field="source")
 
@@ -90,7 +108,7 @@ class SourceClient:
 
     async def _store(self, answer: aiohttp.ClientResponse, ref: BlobRef) -> Fetched:
         if (answer.content_length or 0) > self.max_bytes:
-            raise _too_large(self.max_bytes)
+            raise too_large(self.max_bytes)
         sha256 = hashlib.sha256()
 
         async def chunks() -> AsyncIterator[bytes]:
@@ -103,10 +121,10 @@ class SourceClient:
         except ParameterInvalid as error:
             if error.detail.field != "size":
                 raise
-            raise _too_large(self.max_bytes) from None
+            raise too_large(self.max_bytes) from None
         if info.size_bytes == 0:
             await self.blobs.delete_prefix(ref.container, ref.name)
-            raise DataError("the source has 0 bytes", code="FILE_EMPTY", field="file")
+            raise empty()
         return Fetched(info.size_bytes, sha256.hexdigest(), _plain(answer.headers.get("ETag")))
 
 
@@ -127,8 +145,14 @@ def _next(target: URL, location: str) -> URL:
         _inside("a redirect cannot be read")
 
 
-def _check_status(status: int) -> None:
-    if status == 200:
+def source_url(url: str, query: str | None) -> URL:
+    """Return the URL to ask, its credential byte for byte as it came."""
+    return URL(url if query is None else f"{url}?{query}", encoded=True)
+
+
+def check_status(status: int, expected: int = 200) -> None:
+    """Raise what a status means for a source, unless it is the expected one."""
+    if status == expected:
         return
     if status in _GONE:
         raise DataError(f"the source's host answered {status}: no such file", code="FILE_NOT_FOUND", field="source")
@@ -143,10 +167,16 @@ def _check_status(status: int) -> None:
         raise Throttled(f"the source's host answered {status}", field="source")
     if status >= 500 or status == 408:
         raise SourceUnavailable(f"the source's host answered {status}", field="source")
-    raise DataError(f"the source's host answered {status}; expected 200", code="FILE_UNREADABLE", field="source")
+    raise DataError(f"the source's host answered {status}; expected {expected}", code="FILE_UNREADABLE", field="source")
 
 
-def _too_large(limit: int) -> DataError:
+def empty() -> DataError:
+    """Return the error of a source without bytes."""
+    return DataError("the source has 0 bytes", code="FILE_EMPTY", field="file")
+
+
+def too_large(limit: int) -> DataError:
+    """Return the error of a source beyond the limit."""
     return DataError(
         f"the source is longer than {limit} bytes",
         code="FILE_TOO_LARGE",

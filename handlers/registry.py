@@ -20,6 +20,7 @@ IMPLEMENTATIONS: Final[Mapping[str, str]] = {
     "make_values": "handlers.examples:make_values",
     "source.fetch": "handlers.source:fetch",
     "raster.validate": "handlers.raster.validate:validate",
+    "raster.inspect": "handlers.raster.validate:inspect",
     "raster.create_cog": "handlers.raster.create_cog:create_cog",
     "raster.generate_tiling_scheme": "handlers.raster.tiling:tiling_scheme",
     "raster.process_tile": "handlers.raster.tiling:process_tile",
@@ -27,6 +28,9 @@ IMPLEMENTATIONS: Final[Mapping[str, str]] = {
     "raster.stac_register_item": "handlers.stac.register_item:register_item",
 }
 """Handler name -> `module:function`."""
+
+WALKS: Final[Mapping[str, str]] = {"raster.inspect": "handlers.raster.peek:walk_header"}
+"""Handler with a `peeked` param -> `module:function` that reads the header of what lies behind it."""
 
 
 def resolve(target: str) -> Any:

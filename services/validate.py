@@ -1,6 +1,5 @@
 """Validate and dry run: every check of a submit, then the file itself, with nothing stored for the partner."""
 
-import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -10,12 +9,14 @@ from core.identity import Caller
 from core.models.engine import Job
 from core.ordering import SubmitPlan
 from core.payloads import PayloadRef
+from core.sources import READ_WHOLE_BYTES, UrlSource
 from core.status_view import partner_error
 from core.statuses import JobStatus
 from core.submission import VALIDATE_WORKFLOWS
 from repositories.database import AsyncPool, transaction
 from repositories.payloads import PayloadStore
 from services.publish import JobCreator
+from services.source_secrets import SOURCE_INPUT
 from services.submit import CheckedSubmit, SubmitService
 
 Json = dict[str, Any]
@@ -72,7 +73,7 @@ class ValidateService:
                 conn,
                 workflow_id=VALIDATE_WORKFLOWS[checked.submission.request.data_type],
                 inputs={
-                    **checked.source_inputs(f"fetched/checks/{uuid.uuid4().hex}"),
+                    **_source(checked),
                     "options": checked.submission.options,
                 },
                 priority=checked.submission.request.priority,
@@ -85,6 +86,18 @@ class ValidateService:
             ref = PayloadRef.model_validate(job.outputs_ref)
             job = job.model_copy(update={"outputs": await self._payloads.value(ref, LARGEST_REPORT_BYTES)})
         return _report(checked, plan, job)
+
+
+def _source(checked: CheckedSubmit) -> Json:
+    """Return how the workflow learns of the source; nothing is copied to the zones."""
+    if isinstance(checked.source, UrlSource):
+        return {SOURCE_INPUT: checked.source.url, "source_file_name": checked.source.file_name}
+    size_bytes = checked.source.size_bytes
+    return {
+        "source": str(checked.source.ref),
+        "source_size_bytes": size_bytes,
+        "header_only": size_bytes > READ_WHOLE_BYTES,
+    }
 
 
 def _report(checked: CheckedSubmit, plan: SubmitPlan, job: Job) -> ValidationReport:

@@ -16,10 +16,11 @@ from core.handlers_catalog import RunMode
 from core.ports import BlobRef, BlobRepository
 from core.wire import Json, TaskMessage, TaskResult, TaskStatus
 from edge.fetching import SourceClient
+from edge.peeking import peek
 from handlers.context import Checkpoint, Fetch, InlineContext, Outcome, TaskCancelled, TaskInfo, no_fetch
 from handlers.failures import INTERNAL, TIMEOUT, error_of, out_of_memory
 from handlers.json_values import to_json
-from handlers.registry import resolve
+from handlers.registry import WALKS, resolve
 from worker.batches import run_batch
 from worker.child_process import ChildDied, Listener, PeakMemory
 from worker.files import output_blob, place_scratch
@@ -172,7 +173,20 @@ class Executor:
         for name in task.spec.staged:
             ref = BlobRef.parse(str(task.message.params[name]))
             staged[name] = str(await self._tools.blobs.stage(ref, scratch))
+        if task.spec.peeked:
+            staged |= await self._peeked(task, scratch)
         return {**task.message.params, **staged}
+
+    async def _peeked(self, task: RunningTask, scratch: Path) -> Json:
+        """Return the params that name a local copy of what lies behind a URL, in a folder of its own."""
+        client, params = self._tools.sources, task.message.params
+        if client is None:
+            raise GeodagError("this worker fetches nothing")
+        target = scratch / "source" / str(params["file_name"])
+        target.parent.mkdir(mode=0o700)
+        walk = resolve(WALKS[task.spec.name])
+        whole = await peek(client, str(params[task.spec.peeked]), task.credential, target, walk)
+        return {task.spec.peeked: str(target), "whole": whole}
 
     async def _call_child(self, task: RunningTask, params: Json, scratch: Path) -> Done:
         loop = asyncio.get_running_loop()

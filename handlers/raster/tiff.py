@@ -9,8 +9,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import IO, Final
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +46,27 @@ _PLANAR, _TILE_WIDTH, _TILE_LENGTH, _TILE_OFFSETS, _TILE_COUNTS = 284, 322, 323,
 _SUBFILE, _SAMPLE_FORMAT = 254, 339
 _PIXEL_SCALE, _TIE_POINTS, _TRANSFORMATION, _GDAL_METADATA, _GDAL_NODATA = 33550, 33922, 34264, 42112, 42113
 _GEO_KEYS = 34735
+BLOCK_TABLES: Final = frozenset({_STRIP_OFFSETS, _STRIP_COUNTS, _TILE_OFFSETS, _TILE_COUNTS})
+METADATA: Final = _GDAL_METADATA
+
+
+class Reading(Protocol):
+    """An open file."""
+
+    def __enter__(self) -> "Reading": ...
+    def __exit__(self, *raised: Any) -> None: ...
+    def seek(self, offset: int, whence: int = ..., /) -> int:
+        """Go to a place; return where that is."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to `size` bytes."""
+
+
+class Readable(Protocol):
+    """A path, or what opens like one."""
+
+    def open(self, mode: Literal["rb"], /) -> Reading:
+        """Open for reading."""
 
 
 class HeaderError(Exception):
@@ -66,7 +86,7 @@ class Entry:
 class Directory:
     """One image file directory; `index` counts from 1 as GDAL does in GTIFF_DIR names."""
 
-    path: Path
+    source: Readable
     index: int
     file_bytes: int
     entries: Mapping[int, Entry] = field(repr=False)
@@ -83,7 +103,7 @@ class Directory:
         size = entry.count * entry.dtype.itemsize
         if entry.position + size > self.file_bytes:
             raise HeaderError(f"the values of tag {tag} lie beyond the end of the file ({self.file_bytes} bytes)")
-        with self.path.open("rb") as file:
+        with self.source.open("rb") as file:
             file.seek(entry.position)
             return np.frombuffer(file.read(size), dtype=entry.dtype)
 
@@ -255,17 +275,19 @@ class BlockTable:
         return np.asarray(missing.reshape(self.planes, self.down, self.across).all(axis=0), np.bool_)
 
 
-def read_directories(path: Path) -> list[Directory]:
+def read_directories(source: Readable) -> list[Directory]:
     """Return the chain of directories of a TIFF, in file order.
 
     Raises:
         HeaderError: the chain is broken, endless or empty.
     """
-    with path.open("rb") as file:
-        return list(_chain(path, file, os.fstat(file.fileno()).st_size))
+    with source.open("rb") as file:
+        file_bytes = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        return list(_chain(source, file, file_bytes))
 
 
-def _chain(path: Path, file: IO[bytes], file_bytes: int) -> Iterator[Directory]:
+def _chain(source: Readable, file: Reading, file_bytes: int) -> Iterator[Directory]:
     head = file.read(16)
     order = "<" if head[:2] == b"II" else ">"
     big = len(head) == 16 and struct.unpack(order + "H", head[2:4])[0] == 43
@@ -278,14 +300,14 @@ def _chain(path: Path, file: IO[bytes], file_bytes: int) -> Iterator[Directory]:
             raise HeaderError(f"the chain of directories is endless or longer than {MAX_DIRECTORIES}")
         seen.add(offset)
         entries, next_offset = _read_directory(file, offset, order, big=big, file_bytes=file_bytes)
-        yield Directory(path, len(seen), file_bytes, entries)
+        yield Directory(source, len(seen), file_bytes, entries)
         offset = next_offset
     if not seen:
         raise HeaderError("the file has no directory")
 
 
 def _read_directory(
-    file: IO[bytes], offset: int, order: str, *, big: bool, file_bytes: int
+    file: Reading, offset: int, order: str, *, big: bool, file_bytes: int
 ) -> tuple[dict[int, Entry], int]:
     count_format, entry_size, next_format = ("Q", 20, "Q") if big else ("H", 12, "I")
     file.seek(offset)

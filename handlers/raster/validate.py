@@ -10,7 +10,7 @@ from typing import Any, Final
 from rasterio.errors import RasterioError, RasterioIOError
 from rasterio.io import DatasetReader
 
-from core.handlers_catalog import RasterOptions, RasterValidateParams
+from core.handlers_catalog import RasterInspectParams, RasterOptions, RasterValidateParams
 from handlers.archives import is_archive
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import gdal
@@ -54,10 +54,15 @@ def validate(ctx: ProcessContext, params: RasterValidateParams) -> Outcome:
         "file_size_bytes": size_bytes,
         "file_size_mb": round(size_bytes / 1e6, 3),
         "raster": raster,
-        "report": findings.document() | {"estimate": needs},
+        "report": findings.document() | {"estimate": needs, "read": "header" if params.header_only else "file"},
         "estimate": needs,
     }
     return Outcome(output, findings=tuple(findings.findings))
+
+
+def inspect(ctx: ProcessContext, params: RasterInspectParams) -> Outcome:
+    """Check a raster of which the worker copied the header, or all; as `validate` otherwise."""
+    return validate(ctx, RasterValidateParams(source=params.url, options=params.options, header_only=not params.whole))
 
 
 def _examine(

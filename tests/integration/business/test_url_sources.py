@@ -7,9 +7,14 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from core.errors import CallerError
+from core.models.engine import Job
+from core.sources import READ_WHOLE_BYTES
+from core.wire import TaskMessage
 from edge.seal import Seal
+from repositories.payloads import PayloadStore
 from services.claims import ClaimService
-from tests.support.business import SUBMITTER, Business
+from services.validate import ValidateService, ValidationUnfinished
+from tests.support.business import SUBMITTER, Business, submit_body
 
 URL = "https://data.example.org/exports/dem.tif"
 SECRET = "sv=2024&sig=SECRET-aa11%2B&se=2026"
@@ -72,6 +77,53 @@ async def test_a_job_that_fails_or_is_cancelled_forgets_the_credential_too(busin
     assert len(await business.engine.query("SELECT job_id FROM dagapp.request_secrets")) == 1
     await business.engine.order(await business.job_of(cancelled), "cancel")
     assert await business.engine.query("SELECT job_id FROM dagapp.request_secrets") == []
+
+
+class Impatient:
+    """Waits for no job."""
+
+    def __init__(self, business: Business) -> None:
+        self.business = business
+        self.job_id = ""
+
+    async def wait_for_end(self, job_id: str, timeout_seconds: float) -> Job:
+        """Return the job as it is."""
+        self.job_id = job_id
+        return await self.business.engine.job(job_id)
+
+
+async def validation(business: Business, **changes: Any) -> TaskMessage:
+    """Return the task that a validation starts."""
+    waiter = Impatient(business)
+    store = PayloadStore(business.blobs)
+    service = ValidateService(business.pool, business.submits, business.engine.jobs, waiter, store)
+    with pytest.raises(ValidationUnfinished):
+        await service.validate(SUBMITTER, submit_body(**changes))
+    return await business.engine.message(waiter.job_id)
+
+
+async def test_a_check_of_a_url_reads_its_header_with_the_credential_and_copies_nothing(business: Business) -> None:
+    await registered(business)
+    message = await validation(business, source={"url": f"{URL}?{SECRET}"})
+    params = {"url": URL, "file_name": "dem.tif", "options": {}}
+    assert (message.handler, message.params) == ("raster.inspect", params)
+    (claimed,) = await business.worker.claim(message)
+    assert claimed.credential == SECRET
+    await business.engine.order(message.job_id, "cancel")
+    assert await business.engine.query("SELECT job_id FROM dagapp.request_secrets") == []
+
+
+async def test_a_check_of_a_blob_reads_a_large_one_by_its_header(business: Business) -> None:
+    small = await validation(business)
+    assert (small.handler, small.params["header_only"]) == ("raster.validate", False)
+    with (business.root / "bronze" / "ddh" / "large.tif").open("wb") as file:
+        file.truncate(READ_WHOLE_BYTES + 1)
+    large = await validation(business, source={"container_name": "bronze", "blob_name": "ddh/large.tif"})
+    assert large.params["header_only"] is True
+    assert (large.params["source"], large.params["expected_size_bytes"]) == (
+        "bronze/ddh/large.tif",
+        READ_WHOLE_BYTES + 1,
+    )
 
 
 async def test_a_newer_credential_for_the_same_file_is_the_same_request(business: Business) -> None:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from core.handlers_catalog import CATALOG, LIGHT_QUEUE, AnyOutput, AnyParams, HandlerSpec, RunMode
 from core.ports import BlobRepository
+from edge.fetching import SourceClient
 from handlers.registry import IMPLEMENTATIONS
 from messaging.postgres import PostgresTaskReceiver
 from repositories.blobs_folder import FolderBlobRepository
@@ -82,7 +83,9 @@ class Run:
 
 
 @asynccontextmanager
-async def running(blobs: BlobRepository | None = None, **changes: Any) -> AsyncIterator[Run]:
+async def running(
+    blobs: BlobRepository | None = None, sources: SourceClient | None = None, **changes: Any
+) -> AsyncIterator[Run]:
     settings = WorkerSettings.load().model_copy(update=changes)
 
     async def connect() -> AsyncConnection[Any]:
@@ -98,6 +101,7 @@ async def running(blobs: BlobRepository | None = None, **changes: Any) -> AsyncI
             open_transaction=fenced(pool),
             catalog=CATALOG_OF_TEST,
             implementations=TARGETS,
+            sources=sources,
             import_paths=(str(HERE),),
             listens=lambda: receiver.hears,
         )

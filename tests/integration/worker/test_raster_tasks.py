@@ -9,11 +9,14 @@ import rasterio
 from rasterio.transform import from_origin
 
 from core.handlers_catalog import HEAVY_QUEUE
+from core.outgoing import OutgoingPolicy
 from core.ports import BlobRef
 from core.wire import TaskResult, TaskStatus
+from edge.fetching import SourceClient
 from repositories.blobs_folder import FolderBlobRepository
 from tests.integration.worker.conftest import Dispatcher
 from tests.integration.worker.running import running
+from tests.support.range_host import range_host
 
 HEIGHT = np.add.outer(np.arange(300, dtype="float32"), np.arange(400, dtype="float32"))
 
@@ -63,3 +66,39 @@ async def test_a_text_that_is_called_tif_is_refused_with_its_code(
         result = await dispatch.result("job_validate_0", 60)
     assert result.error is not None
     assert (result.error.code, result.error.user_fixable) == ("RASTER_UNREADABLE", True)
+
+
+async def test_a_large_file_behind_a_url_is_inspected_without_being_copied(
+    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """The jail gets a sparse copy of the header, neither network nor credential; scratch is left empty."""
+    place = {"crs": "EPSG:32631", "transform": from_origin(5e5, 5e6, 30, 30)}
+    profile = {"width": 40_000, "height": 30_000, "count": 1, "dtype": "float32", "tiled": True}
+    with rasterio.open(tmp_path / "far.tif", "w", driver="GTiff", BIGTIFF="YES", **profile, **place):
+        pass
+    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
+    client = SourceClient(OutgoingPolicy(allow_loopback=True), blobs, 10 << 30)
+    async with range_host(tmp_path / "far.tif") as host, running(sources=client):
+        params = {"url": host.url, "file_name": "far_dsm.tif"}
+        await dispatch("job_inspect_0", "raster.inspect", params, timeout_seconds=60)
+        found = output(await dispatch.result("job_inspect_0", 60))
+        assert (len(host.seen) < 10, host.sent_bytes < 1_000_000) == (True, True)
+        host.mood = "without_ranges"
+        host.file = tmp_path / "small.tif"
+        host.file.write_bytes(b"II*\0broken")
+        await dispatch("job_inspect_1", "raster.inspect", params, timeout_seconds=60)
+        refused = await dispatch.result("job_inspect_1", 60)
+    assert (found["source"], found["raster"]["width"], found["content_hash"]) == ("far_dsm.tif", 40_000, None)
+    assert (found["report"]["read"], found["raster"]["raster_type"]) == ("header", "elevation")
+    assert refused.error is not None
+    assert refused.error.code == "RASTER_UNREADABLE"
+    assert [path.name for path in (tmp_path / "work").rglob("*.tif")] == []
+
+
+async def test_a_worker_without_a_client_inspects_nothing(dispatch: Dispatcher, environment: dict[str, str]) -> None:
+    async with running():
+        params = {"url": "https://data.example.org/a.tif", "file_name": "a.tif"}
+        await dispatch("job_inspect_0", "raster.inspect", params, timeout_seconds=60)
+        refused = await dispatch.result("job_inspect_0", 60)
+    assert refused.error is not None
+    assert "fetches nothing" in refused.error.message
