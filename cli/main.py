@@ -20,6 +20,7 @@ app.command()(review.approve)
 app.command()(review.reject)
 app.command()(review.assets)
 app.command()(review.versions)
+app.command()(review.version)
 app.command()(review.stac)
 for command in (
     steward.reviews,

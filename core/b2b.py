@@ -209,7 +209,7 @@ class StatusView(Contract):
     warnings: list[Json]
     report_url: str | None
     services: dict[str, str] | None = Field(description="Null until the caller may see them.")
-    next_actions: list[str]
+    next_actions: list[str] = Field(description="What the caller may do about it.")
 
 
 def parse_body(raw: bytes) -> Json:

@@ -98,6 +98,17 @@ class AssetList(Contract):
     next_after: str | None
 
 
+class PastDecision(Contract):
+    """What somebody decided about a version."""
+
+    revision: int | None = Field(description="The revision that was decided about.")
+    decision: str = Field(description="approved, rejected, revoked, unpublished, superseded, deleted or restored.")
+    reason: str | None
+    decided_by: str | None = Field(description="Null where a reviewer speaks to a platform.")
+    role: str
+    decided_at: datetime
+
+
 class VersionView(Contract):
     """A version with its validation report; errors as for partners."""
 
@@ -120,7 +131,10 @@ class VersionView(Contract):
     report: dict[str, Any] | None
     findings: list[Any]
     error: ErrorDetail | None
-    next_actions: list[str]
+    decisions: list[PastDecision] = Field(
+        description="What was decided about it, the oldest first; for its platform's people and reviewers."
+    )
+    next_actions: list[str] = Field(description="What the caller may do about it.")
     created_at: datetime
     updated_at: datetime
 
@@ -220,7 +234,8 @@ class ReviewItem(Contract):
     clearance_state: Clearance
     exposure: Exposure
     comment_count: int
-    next_actions: list[str]
+    decisions: list[PastDecision] = Field(description="What was decided about it before, the oldest first.")
+    next_actions: list[str] = Field(description="What the caller may do about it.")
 
 
 class ReviewList(Contract):

@@ -135,7 +135,8 @@ def decide(
     check_revision(revision, version)
     lifecycle.check_reason(command, reason)
     if command is Command.RESTORE:
-        check_restore(version, dossier.versions)
+        platform_id = dossier.asset.platform_id
+        check_restore(version, dossier.versions, lambda v: lifecycle.ways_out(v, caller, platform_id))
     steps = clearance_steps(dossier.asset.clearance_state, level) if command is Command.APPROVE else ()
     after = dossier.change_version(_moved(version, command, caller, reason))
     act = _act(ACTIONS[command], dossier, after, ordinal, reason)

@@ -86,6 +86,9 @@ _ENDED: Final = frozenset({ProcessingState.COMPLETED, ProcessingState.FAILED, Pr
 _DONE: Final = frozenset({ProcessingState.COMPLETED})
 _PENDING: Final = frozenset({ApprovalState.PENDING_REVIEW})
 _ANY_CLEARANCE: Final = frozenset(Clearance)
+_COMMANDS: Final = frozenset(map(str, Command))
+_WORK: Final[Mapping[str, Set[Role]]] = {"wait": frozenset(Role), "cancel": _OWNERS}
+"""Who may do what while a revision is made."""
 UNRESOLVED: Final = frozenset({ApprovalState.PENDING_REVIEW, ApprovalState.REJECTED})
 """What blocks the next version (specification 003 §13.3.4)."""
 _WITHDRAWABLE: Final = UNRESOLVED | {ApprovalState.REVOKED}
@@ -246,6 +249,36 @@ def next_actions(approval: ApprovalState, processing: ProcessingState) -> tuple[
     return tuple(command for command in Command if is_open(command, approval, processing))
 
 
+def open_to(
+    actions: Iterable[str], caller: Caller, platform_id: str, submitted_by: str | None = None
+) -> tuple[str, ...]:
+    """Return those of some next actions that a caller may order: by role, on his platform, and not about his own work.
+
+    Args:
+        actions: As of `next_actions`: commands for a version or an asset, `wait` and `cancel`.
+        caller: Who asks.
+        platform_id: Whose asset it is.
+        submitted_by: Who submitted the version.
+    """
+    held = caller.roles if caller.platform_id == platform_id else caller.roles - {Role.SUBMITTER}
+    return tuple(action for action in actions if _is_open_to(action, held, own=caller.subject == submitted_by))
+
+
+def _is_open_to(action: str, held: Set[Role], *, own: bool) -> bool:
+    if action in _WORK:
+        return not _WORK[action].isdisjoint(held)
+    rule = _rule(Command(action) if action in _COMMANDS else AssetCommand(action))
+    return not rule.roles.isdisjoint(held) and not (own and rule.four_eyes)
+
+
+def ways_out(version: VersionState, caller: Caller, platform_id: str) -> tuple[str, ...]:
+    """Return the next actions of a version that are open to a caller."""
+    if version.deleted:
+        return open_to((Command.RESTORE,), caller, platform_id)
+    actions = next_actions(version.approval_state, version.processing_state)
+    return open_to(actions, caller, platform_id, version.submitted_by)
+
+
 def check_command(command: Command, version: VersionState, caller: Caller, platform_id: str) -> Role:
     """Return the role in which a caller may order a command for a version, or raise why it may not happen.
 
@@ -262,7 +295,7 @@ def check_command(command: Command, version: VersionState, caller: Caller, platf
             f"{version} is {approval}{gone} and its processing is {processing}; {command} does not start there",
             field="version_ordinal",
             value=f"{approval}/{processing}{'/deleted' if version.deleted else ''}",
-            next_actions=("restore",) if version.deleted else next_actions(approval, processing),
+            next_actions=ways_out(version, caller, platform_id),
         )
     if RULES[command].four_eyes and caller.subject == version.submitted_by:
         raise _own_work(command, version)
@@ -283,7 +316,7 @@ def check_asset_command(command: AssetCommand, asset: AssetState, caller: Caller
             f"{asset} is {state}; {command} does not start there",
             field="asset_id",
             value=state,
-            next_actions=(str(AssetCommand.RESTORE),) if asset.deleted else (),
+            next_actions=open_to((AssetCommand.RESTORE,), caller, asset.platform_id) if asset.deleted else (),
         )
     return role
 

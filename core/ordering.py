@@ -3,12 +3,20 @@
 At most one live version is unresolved, and then it is the newest one; every rule here keeps that true.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from core.errors import Conflict
 from core.lifecycle import UNRESOLVED, Command, VersionState, is_open, next_actions
 from core.models.business import ApprovalState
+
+WaysOut = Callable[[VersionState], tuple[str, ...]]
+"""What whoever asks may do about an unresolved version."""
+
+
+def every_way_out(version: VersionState) -> tuple[str, ...]:
+    """Return what anybody may do about a version."""
+    return next_actions(version.approval_state, version.processing_state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +30,12 @@ class SubmitPlan:
     """The version as its last revision left it, when this is a resubmit."""
 
 
-def plan_submit(label: str, previous_version_ordinal: int | None, versions: Sequence[VersionState]) -> SubmitPlan:
+def plan_submit(
+    label: str,
+    previous_version_ordinal: int | None,
+    versions: Sequence[VersionState],
+    ways_out: WaysOut = every_way_out,
+) -> SubmitPlan:
     """Return what a submit of `label` becomes, given every version of the asset, deleted ones included.
 
     Raises:
@@ -30,13 +43,13 @@ def plan_submit(label: str, previous_version_ordinal: int | None, versions: Sequ
     """
     live = _live(versions)
     same = next((v for v in live if v.version_label == label), None)
-    plan = _plan_new(versions) if same is None else _plan_revision(same)
-    _check_resolved(live, plan.version_ordinal)
+    plan = _plan_new(versions) if same is None else _plan_revision(same, ways_out)
+    _check_resolved(live, plan.version_ordinal, ways_out)
     _check_previous(previous_version_ordinal, live, plan)
     return plan
 
 
-def check_restore(version: VersionState, versions: Sequence[VersionState]) -> None:
+def check_restore(version: VersionState, versions: Sequence[VersionState], ways_out: WaysOut = every_way_out) -> None:
     """Raise `Conflict` when a deleted version would come back into a place that others have taken meanwhile.
 
     Raises:
@@ -47,7 +60,7 @@ def check_restore(version: VersionState, versions: Sequence[VersionState]) -> No
         raise _label_exists(same, "Delete that version first, or leave this one deleted.")
     if version.approval_state not in UNRESOLVED:
         return
-    _check_resolved(live, version.version_ordinal)
+    _check_resolved(live, version.version_ordinal, ways_out)
     if newer := [v for v in live if v.version_ordinal > version.version_ordinal]:
         raise Conflict(
             f"{version} is unresolved and {newer[0]} came after it; versions are approved in order",
@@ -105,11 +118,11 @@ def _plan_new(versions: Sequence[VersionState]) -> SubmitPlan:
     return SubmitPlan(Command.SUBMIT, max((v.version_ordinal for v in versions), default=-1) + 1, revision=1)
 
 
-def _plan_revision(same: VersionState) -> SubmitPlan:
+def _plan_revision(same: VersionState, ways_out: WaysOut) -> SubmitPlan:
     if same.approval_state not in UNRESOLVED:
         raise _label_exists(same, "Submit under another version label.")
     if not is_open(Command.RESUBMIT, same.approval_state, same.processing_state):
-        raise _unresolved(same)
+        raise _unresolved(same, ways_out)
     return SubmitPlan(Command.RESUBMIT, same.version_ordinal, same.revision + 1, same)
 
 
@@ -123,21 +136,21 @@ def _label_exists(same: VersionState, remediation: str) -> Conflict:
     )
 
 
-def _check_resolved(live: Sequence[VersionState], ordinal: int) -> None:
+def _check_resolved(live: Sequence[VersionState], ordinal: int, ways_out: WaysOut) -> None:
     """An unresolved version blocks every other."""
     for version in live:
         if version.version_ordinal != ordinal and version.approval_state in UNRESOLVED:
-            raise _unresolved(version)
+            raise _unresolved(version, ways_out)
 
 
-def _unresolved(version: VersionState) -> Conflict:
+def _unresolved(version: VersionState, ways_out: WaysOut) -> Conflict:
     return Conflict(
         f"{version} is unresolved: {version.approval_state}, processing {version.processing_state}",
         code="VERSION_UNRESOLVED",
         field="version_label",
         value=version.version_ordinal,
         remediation="Resolve that version first.",
-        next_actions=next_actions(version.approval_state, version.processing_state),
+        next_actions=ways_out(version),
     )
 
 

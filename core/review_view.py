@@ -8,6 +8,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from core import lifecycle
 from core.b2b_assets import Comment, PreviousVersion, ReviewItem
+from core.decisions import DecisionRow, decision_views
 from core.identity import Caller, Role
 from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState
 from core.status_view import PublicUrls
@@ -62,8 +63,10 @@ def may_review(caller: Caller) -> bool:
     return caller.has(Role.REVIEWER, Role.ADMIN)
 
 
-def review_item(row: ReviewRow, urls: PublicUrls, now: datetime) -> ReviewItem:
-    """Return a line of the inbox."""
+def review_item(
+    row: ReviewRow, decisions: Sequence[DecisionRow], caller: Caller, urls: PublicUrls, now: datetime
+) -> ReviewItem:
+    """Return a line of the inbox; `decisions` are those about the assets of a page."""
     pending = row.approval_state is ApprovalState.PENDING_REVIEW
     doors = urls.services(row.asset_id, row.version_ordinal)
     return ReviewItem(
@@ -91,7 +94,8 @@ def review_item(row: ReviewRow, urls: PublicUrls, now: datetime) -> ReviewItem:
         clearance_state=row.clearance_state,
         exposure=row.exposure,
         comment_count=row.comment_count,
-        next_actions=_actions(row),
+        decisions=decision_views([d for d in decisions if d.asset_id == row.asset_id], row.version_ordinal, caller),
+        next_actions=list(lifecycle.open_to(_actions(row), caller, row.platform_id, row.submitted_by)),
     )
 
 

@@ -14,6 +14,7 @@ from core import lifecycle
 from core.access import AssetFacts, Audience, Door, VersionFacts, audiences, decide, visible
 from core.b2b import StatusView
 from core.b2b_assets import AssetView, VersionView
+from core.decisions import DecisionRow, decision_views
 from core.errors import ErrorDetail
 from core.identity import Caller, Role
 from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState, RequestState
@@ -46,6 +47,8 @@ class RequestFacts:
     review: ApprovalState | None
     """None once a newer revision took this request's place."""
     reason: str | None
+    submitted_by: str
+    """Of the newest revision."""
     clearance_state: Clearance
     exposure: Exposure
     latest_approved_version_ordinal: int | None
@@ -123,6 +126,7 @@ class VersionRow:
     report: Json | None
     findings: Sequence[Any]
     error: Json | None
+    submitted_by: str
     created_at: datetime
     updated_at: datetime
 
@@ -184,14 +188,16 @@ def asset_view(asset: AssetRow, versions: Sequence[VersionRow]) -> AssetView:
     return AssetView(**facts, version_ordinals=[v.version_ordinal for v in versions])
 
 
-def version_view(version: VersionRow) -> VersionView:
-    """Return a version with its validation report; errors as for partners."""
+def version_view(version: VersionRow, caller: Caller, decisions: Sequence[DecisionRow]) -> VersionView:
+    """Return a version with its validation report and what was decided about it; errors as for partners."""
+    actions = lifecycle.next_actions(version.approval_state, version.processing_state)
     facts = {name: getattr(version, name) for name in VersionView.model_fields if hasattr(version, name)}
     told = {
         "tags": list(version.tags),
         "findings": list(version.findings),
         "error": None if version.error is None else partner_error(version.error),
-        "next_actions": list(lifecycle.next_actions(version.approval_state, version.processing_state)),
+        "next_actions": list(lifecycle.open_to(actions, caller, version.platform_id, version.submitted_by)),
+        "decisions": decision_views(decisions, version.version_ordinal, caller),
     }
     return VersionView(**facts | told)
 
@@ -216,7 +222,7 @@ def status_view(facts: RequestFacts, caller: Caller, urls: PublicUrls) -> Status
         warnings=list(facts.warnings),
         report_url=urls.version(facts.asset_id, facts.version_ordinal) if facts.state in _FINAL else None,
         services=_services(facts, caller, urls),
-        next_actions=list(_next_actions(facts)),
+        next_actions=list(_next_actions(facts, caller)),
     )
 
 
@@ -237,7 +243,8 @@ def _services(facts: RequestFacts, caller: Caller, urls: PublicUrls) -> dict[str
     return urls.services(facts.asset_id, facts.version_ordinal)
 
 
-def _next_actions(facts: RequestFacts) -> tuple[str, ...]:
+def _next_actions(facts: RequestFacts, caller: Caller) -> tuple[str, ...]:
     if facts.review is None or facts.deleted:
         return ()
-    return lifecycle.next_actions(facts.review, facts.processing_state)
+    actions = lifecycle.next_actions(facts.review, facts.processing_state)
+    return lifecycle.open_to(actions, caller, facts.platform_id, facts.submitted_by)

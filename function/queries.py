@@ -10,6 +10,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from core.b2b import is_key
+from core.decisions import DecisionRow
 from core.models.business import ApprovalState, RequestState
 from core.review_view import CommentRow, ReviewRow
 from core.status_view import AssetFilter, AssetRow, RequestFacts, VersionRow
@@ -33,8 +34,8 @@ async def _versions(conn: AsyncConnection[Any], asset_ids: Sequence[str]) -> lis
             """
             SELECT asset_id, platform_id, version_ordinal, version_label, revision, title, description, tags,
                    access_level, approval_state, processing_state, rejection_reason, content_hash,
-                   blob_size_bytes, stac_item_id, stac_collection_id, report, findings, error, created_at,
-                   updated_at
+                   blob_size_bytes, stac_item_id, stac_collection_id, report, findings, error,
+                   submitted_by, created_at, updated_at
             FROM dagapi.versions
             WHERE asset_id = ANY(%s)
             ORDER BY asset_id, version_ordinal
@@ -59,8 +60,9 @@ class GatewayQueries:
             await cursor.execute(
                 """
                 SELECT request_id, platform_id, asset_id, version_ordinal, revision, state, progress, errors, warnings,
-                       processing_state, review, reason, clearance_state, exposure, latest_approved_version_ordinal,
-                       deleted, created_at, greatest(updated_at, version_updated_at, asset_updated_at) AS updated_at
+                       processing_state, review, reason, submitted_by, clearance_state, exposure,
+                       latest_approved_version_ordinal, deleted, created_at,
+                       greatest(updated_at, version_updated_at, asset_updated_at) AS updated_at
                 FROM dagapi.requests
                 WHERE request_id = %s
                 """,
@@ -121,8 +123,9 @@ class GatewayQueries:
             await cursor.execute(
                 """
                 SELECT request_id, platform_id, asset_id, version_ordinal, revision, state, progress, errors, warnings,
-                       processing_state, review, reason, clearance_state, exposure, latest_approved_version_ordinal,
-                       deleted, created_at, greatest(updated_at, version_updated_at, asset_updated_at) AS updated_at
+                       processing_state, review, reason, submitted_by, clearance_state, exposure,
+                       latest_approved_version_ordinal, deleted, created_at,
+                       greatest(updated_at, version_updated_at, asset_updated_at) AS updated_at
                 FROM dagapi.find_requests(%s, %s, %s, %s, %s, %s)
                 """,
                 (platform_id, None if state is None else str(state), asset_id, after_time, after_id, limit),
@@ -153,6 +156,20 @@ class GatewayQueries:
                     ordinal,
                     limit,
                 ),
+            )
+            return await cursor.fetchall()
+
+    async def decisions(self, asset_ids: Sequence[str]) -> list[DecisionRow]:
+        """Return what was decided about the live versions of assets, the oldest first."""
+        async with transaction(await self._open()) as conn, conn.cursor(row_factory=class_row(DecisionRow)) as cursor:
+            await cursor.execute(
+                """
+                SELECT asset_id, platform_id, version_ordinal, revision, action, actor, actor_role, reason, created_at
+                FROM dagapi.decisions
+                WHERE asset_id = ANY(%s)
+                ORDER BY audit_id
+                """,
+                (list(asset_ids),),
             )
             return await cursor.fetchall()
 

@@ -9,6 +9,7 @@ from psycopg import AsyncConnection, sql
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from core.decisions import ACTIONS, DecisionRow
 from core.models.business import AuditEntry
 from repositories.webhooks import WebhookRepository
 
@@ -106,6 +107,22 @@ class AuditRepository:
         ).format(sql.SQL(" AND ").join(map(sql.SQL, conditions or ["true"])))
         async with self._conn.cursor(row_factory=class_row(AuditEntry)) as cursor:
             await cursor.execute(statement, [*values, limit])
+            return await cursor.fetchall()
+
+    async def decisions(self, asset_id: str) -> list[DecisionRow]:
+        """Return what was decided about the versions of an asset, the oldest first."""
+        async with self._conn.cursor(row_factory=class_row(DecisionRow)) as cursor:
+            await cursor.execute(
+                """
+                SELECT d.asset_id, d.platform_id, d.version_ordinal, r.revision, d.action, d.actor, d.actor_role,
+                       d.reason, d.created_at
+                FROM dagapp.asset_audit AS d
+                LEFT JOIN dagapp.platform_requests AS r ON r.request_id = d.request_id
+                WHERE d.asset_id = %s AND d.version_ordinal IS NOT NULL AND d.action = ANY(%s)
+                ORDER BY d.audit_id
+                """,
+                (asset_id, list(ACTIONS)),
+            )
             return await cursor.fetchall()
 
 

@@ -247,7 +247,7 @@ class RequestRepository:
                        r.errors, r.warnings, v.processing_state,
                        CASE WHEN v.revision = r.revision THEN v.approval_state END AS review,
                        CASE WHEN v.revision = r.revision THEN v.rejection_reason END AS reason,
-                       a.clearance_state, a.exposure, a.latest_approved_version_ordinal,
+                       v.submitted_by, a.clearance_state, a.exposure, a.latest_approved_version_ordinal,
                        (a.deleted_at IS NOT NULL OR v.deleted_at IS NOT NULL) AS deleted, r.created_at,
                        greatest(r.updated_at, v.updated_at, a.updated_at) AS updated_at
                 FROM dagapp.platform_requests AS r

@@ -16,6 +16,7 @@ from core.status_view import (
     visible_versions,
 )
 from repositories.assets import AssetRepository
+from repositories.audit import AuditRepository
 from repositories.database import AsyncPool, transaction
 from repositories.requests import RequestRepository
 
@@ -45,7 +46,9 @@ class StatusService:
     async def versions(self, caller: Caller, asset_id: str) -> VersionList:
         """Return the versions of an asset that the caller may know of, oldest first."""
         _, shown = await self._visible(caller, asset_id)
-        return VersionList(versions=[version_view(version) for version in shown])
+        async with transaction(self._pool) as conn:
+            decisions = await AuditRepository(conn).decisions(asset_id)
+        return VersionList(versions=[version_view(version, caller, decisions) for version in shown])
 
     async def asset(self, caller: Caller, asset_id: str) -> AssetView:
         """Return an asset of which the caller may know at least one version."""

@@ -136,8 +136,8 @@ class SubmitService:
         async with transaction(self._pool) as conn:
             assets = AssetRepository(conn)
             if asset := await assets.lock(wanted.asset_id):
-                _check_asset(asset, wanted)
-            return checked, _plan(wanted, await assets.lock_versions(wanted.asset_id))
+                _check_asset(asset, wanted, caller)
+            return checked, _plan(wanted, caller, await assets.lock_versions(wanted.asset_id))
 
     async def _read(
         self, caller: Caller, body: Mapping[str, Any], header_key: str | None
@@ -217,7 +217,7 @@ class SubmitService:
             if repeated := self._repeat(known, wanted):
                 return repeated
         await check_open(conn, checked.platform)
-        plan = await self._lock_and_plan(conn, wanted)
+        plan = await self._lock_and_plan(conn, caller, wanted)
         if revises is not None:
             ordering.check_revises(plan, *revises)
         request_id = f"req_{uuid.uuid4().hex}"
@@ -262,13 +262,13 @@ class SubmitService:
         if isinstance(checked.source, UrlSource) and self._sources is not None:
             await source_secrets.keep(conn, self._sources.sealer, job_id, checked.source)
 
-    async def _lock_and_plan(self, conn: AsyncConnection[Any], wanted: Submission) -> SubmitPlan:
+    async def _lock_and_plan(self, conn: AsyncConnection[Any], caller: Caller, wanted: Submission) -> SubmitPlan:
         assets, request = AssetRepository(conn), wanted.request
         await assets.ensure(wanted.asset_id, request.platform_id, wanted.identity_refs, request.data_type)
         asset = await assets.lock(wanted.asset_id)
         if asset is not None:
-            _check_asset(asset, wanted)
-        return _plan(wanted, await assets.lock_versions(wanted.asset_id))
+            _check_asset(asset, wanted, caller)
+        return _plan(wanted, caller, await assets.lock_versions(wanted.asset_id))
 
     def _inputs(self, checked: CheckedSubmit, plan: SubmitPlan, request_id: str) -> Json:
         """Return the inputs of the ingest workflow."""
@@ -293,13 +293,14 @@ class SubmitService:
         }
 
 
-def _check_asset(asset: GeospatialAsset, wanted: Submission) -> None:
+def _check_asset(asset: GeospatialAsset, wanted: Submission, caller: Caller) -> None:
     if asset.deleted_at is not None:
         raise InvalidTransition(
             f"asset {asset.asset_id} was deleted",
             field="platform_refs",
             value=asset.asset_id,
-            next_actions=(str(AssetCommand.RESTORE),),
+            remediation="Ask an admin to restore it.",
+            next_actions=lifecycle.open_to((AssetCommand.RESTORE,), caller, asset.platform_id),
         )
     if asset.data_type != wanted.request.data_type:
         raise ParameterInvalid(
@@ -309,8 +310,14 @@ def _check_asset(asset: GeospatialAsset, wanted: Submission) -> None:
         )
 
 
-def _plan(wanted: Submission, versions: list[lifecycle.VersionState]) -> SubmitPlan:
-    return ordering.plan_submit(wanted.version_label, wanted.request.previous_version_ordinal, versions)
+def _plan(wanted: Submission, caller: Caller, versions: list[lifecycle.VersionState]) -> SubmitPlan:
+    request = wanted.request
+    return ordering.plan_submit(
+        wanted.version_label,
+        request.previous_version_ordinal,
+        versions,
+        lambda version: lifecycle.ways_out(version, caller, request.platform_id),
+    )
 
 
 async def _write_version(

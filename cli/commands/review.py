@@ -16,6 +16,7 @@ from cli.target import Target
 
 Json = dict[str, Any]
 VERSION_COLUMNS = ("version_ordinal", "version_label", "revision", "title", "processing_state", "approval_state")
+PAST_COLUMNS = ("decided_at", "revision", "decision", "role", "decided_by", "reason")
 ASSET_COLUMNS = ("asset_id", "platform_refs", "data_type", "clearance_state", "version_ordinals", "created_at")
 AssetArgument = Annotated[str, typer.Argument(help="The asset's id.")]
 VersionArgument = Annotated[int, typer.Argument(min=0, help="The version's ordinal.")]
@@ -83,6 +84,23 @@ def versions(
     answer: Any = call(Target.of(home), f"submitter-{platform}", "GET", f"/api/assets/{asset_id}/versions")
     rows: list[Json] = answer["versions"] if isinstance(answer, dict) else answer
     show(rows, row_table(f"Versions of {asset_id}", VERSION_COLUMNS, rows), as_json=as_json)
+
+
+def version(
+    asset_id: AssetArgument,
+    ordinal: VersionArgument,
+    subject: Annotated[str, typer.Option("--as", help="Whose key: reviewer, admin, submitter-ddh, …")] = "reviewer",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a version: its states, its findings, and what was decided about each revision."""
+    answer = call(Target.of(home), subject, "GET", f"/api/assets/{asset_id}/versions/{ordinal}")
+    if as_json:
+        print_json(answer)
+        return
+    facts = {k: v for k, v in answer.items() if k not in ("report", "decisions") and v not in (None, [], {})}
+    console().print(key_value_table(f"Version {ordinal} of {asset_id}", facts))
+    console().print(row_table("Decisions", PAST_COLUMNS, answer["decisions"]))
 
 
 def assets(

@@ -17,7 +17,7 @@ from cli.target import Target
 Json = dict[str, Any]
 REVIEW_COLUMNS = (
     "asset_id", "version_ordinal", "version_label", "revision", "platform_id", "title", "submitted_by", "age",
-    "overdue", "verdict", "finding_count", "comment_count",
+    "overdue", "verdict", "finding_count", "comment_count", "before",
 )  # fmt: skip
 COMMENT_COLUMNS = ("created_at", "revision", "author_role", "author", "text")
 DECISION_COLUMNS = ("asset_id", "version_ordinal", "result", "detail")
@@ -68,7 +68,10 @@ def reviews(
     query = {"state": state, "platform_id": platform, "overdue": "true" if overdue else None, "limit": limit}
     path = "/api/assets/reviews?" + urlencode({k: v for k, v in query.items() if v is not None})
     answer = call(Target.of(home), "reviewer", "GET", path)
-    rows = [item | {"age": _age(item["age_seconds"])} for item in answer["reviews"]]
+    rows = [
+        item | {"age": _age(item["age_seconds"]), "before": _last_decision(item["decisions"])}
+        for item in answer["reviews"]
+    ]
     show(answer, row_table("Reviews", REVIEW_COLUMNS, rows), as_json=as_json)
 
 
@@ -228,6 +231,14 @@ def _address(version: str) -> Json:
     if not separator or not ordinal.isdecimal():
         raise WrongCommandLine(f"expected ASSET_ID:ORDINAL, found {version!r}")
     return {"asset_id": asset_id, "version_ordinal": int(ordinal)}
+
+
+def _last_decision(decisions: list[Json]) -> str | None:
+    """Return the newest decision about a version in a few words."""
+    if not decisions:
+        return None
+    last = decisions[-1]
+    return f"r{last['revision']} {last['decision']}" + (f": {last['reason']}" if last["reason"] else "")
 
 
 def _age(seconds: int) -> str:

@@ -67,13 +67,14 @@ class AssetEndpoints:
 
     async def asset(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with an asset."""
-        asset, shown = await self._visible(req)
+        _, asset, shown = await self._visible(req)
         return json_answer(req, asset_view(asset, shown))
 
     async def versions(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with the versions of an asset, oldest first."""
-        _, shown = await self._visible(req)
-        return json_answer(req, VersionList(versions=[version_view(version) for version in shown]))
+        caller, asset, shown = await self._visible(req)
+        decisions = await self._gateway.queries.decisions([asset.asset_id])
+        return json_answer(req, VersionList(versions=[version_view(one, caller, decisions) for one in shown]))
 
     async def version(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with one version and its validation report."""
@@ -85,8 +86,7 @@ class AssetEndpoints:
 
     async def comments(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with what was said about a version to whoever may take part: its platform's people and reviewers."""
-        caller = await self._gateway.auth.caller(req.headers)
-        asset, shown = await self._visible(req)
+        caller, asset, shown = await self._visible(req)
         version = self._version(shown, int(req.route_params["ordinal"]))
         if not may_see_request(caller, asset.platform_id):
             raise NotFound("there is no such version", field="version_ordinal")
@@ -119,9 +119,10 @@ class AssetEndpoints:
         return await self._gateway.proxy(req, path, query=reason)
 
     async def _one(self, req: func.HttpRequest, ordinal: int | None) -> func.HttpResponse:
-        asset, shown = await self._visible(req)
-        wanted = asset.latest_approved_version_ordinal if ordinal is None else ordinal
-        return json_answer(req, version_view(self._version(shown, wanted)))
+        caller, asset, shown = await self._visible(req)
+        version = self._version(shown, asset.latest_approved_version_ordinal if ordinal is None else ordinal)
+        decisions = await self._gateway.queries.decisions([asset.asset_id])
+        return json_answer(req, version_view(version, caller, decisions))
 
     def _version(self, shown: Sequence[VersionRow], wanted: int | None) -> VersionRow:
         version = next((v for v in shown if v.version_ordinal == wanted), None)
@@ -129,13 +130,13 @@ class AssetEndpoints:
             raise NotFound("there is no such version", field="version_ordinal")
         return version
 
-    async def _visible(self, req: func.HttpRequest) -> tuple[AssetRow, list[VersionRow]]:
-        caller: Caller = await self._gateway.auth.caller(req.headers)
+    async def _visible(self, req: func.HttpRequest) -> tuple[Caller, AssetRow, list[VersionRow]]:
+        caller = await self._gateway.auth.caller(req.headers)
         asset, versions = await self._gateway.queries.asset(req.route_params["asset_id"])
         shown = visible_versions(caller, asset, versions)
         if asset is None or not shown:
             raise NotFound("there is no such asset", field="asset_id")
-        return asset, shown
+        return caller, asset, shown
 
 
 def asset_filter(params: Mapping[str, str]) -> AssetFilter:

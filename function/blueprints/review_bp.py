@@ -39,7 +39,8 @@ class ReviewEndpoints:
         after = paging.read_cursor(req.params.get("after"), datetime, str, int)
         rows = await self._gateway.queries.reviews(wanted, after=after, limit=limit + 1)
         page = paging.page(rows, limit, lambda row: row.sort_key)
-        items = [review_item(row, self._gateway.urls, now) for row in page.rows]
+        decisions = await self._gateway.queries.decisions([row.asset_id for row in page.rows])
+        items = [review_item(row, decisions, caller, self._gateway.urls, now) for row in page.rows]
         return json_answer(req, ReviewList(reviews=items, next_after=page.next_after))
 
     async def decide(self, req: func.HttpRequest) -> func.HttpResponse:

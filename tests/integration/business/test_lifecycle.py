@@ -216,7 +216,7 @@ async def test_a_deleted_asset_is_gone_for_everybody_and_comes_back_whole(busine
         assert isinstance(await unchanged_after(business, accepted, decision), NotFound)
     with pytest.raises(Conflict) as refused:
         await business.submit(version_label="V3")
-    assert refused.value.detail.next_actions == ("restore_asset",)
+    assert (refused.value.detail.next_actions, refused.value.detail.remediation) == ((), "Ask an admin to restore it.")
     with pytest.raises(Conflict):
         await business.approvals.delete_asset(ADMIN, accepted.asset_id, reason)
     answer = await business.approvals.restore_asset(ADMIN, accepted.asset_id, SupersedeRequest())

@@ -171,7 +171,7 @@ async def test_an_unresolved_version_blocks_the_next_with_the_ways_out(business:
     with pytest.raises(Conflict) as refused:
         await business.submit(version_label="V2")
     assert refused.value.detail.code == "VERSION_UNRESOLVED"
-    assert refused.value.detail.next_actions == ("resubmit", "supersede", "approve", "reject", "delete")
+    assert refused.value.detail.next_actions == ("resubmit", "supersede", "delete")
 
 
 async def test_a_rejected_version_blocks_the_next_until_it_is_resubmitted_and_approved(business: Business) -> None:

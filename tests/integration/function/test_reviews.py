@@ -34,7 +34,7 @@ async def test_the_inbox_shows_what_waits_the_oldest_first(platform: Platform) -
     items = await inbox(platform)
     assert [item.asset_id for item in items] == [first, second]
     assert await inbox(platform, caller="admin") == [
-        item.model_copy(update={"age_seconds": other.age_seconds})
+        item.model_copy(update={"age_seconds": other.age_seconds, "next_actions": other.next_actions})
         for item, other in zip(items, await inbox(platform, caller="admin"), strict=True)
     ]
     item = items[0]
@@ -45,7 +45,7 @@ async def test_the_inbox_shows_what_waits_the_oldest_first(platform: Platform) -
         "V1",
     )
     assert (item.state, item.verdict, item.finding_count, item.comment_count) == ("pending_review", "accept", 0, 0)
-    assert (item.overdue, item.previous, item.next_actions[:2]) == (False, None, ["resubmit", "supersede"])
+    assert (item.overdue, item.previous, item.next_actions[:2]) == (False, None, ["approve", "reject"])
     assert 0 <= item.age_seconds < 600
     assert item.thumbnail_url == f"http://serving.test/preview/{first}.png?version=0"
     assert item.report_url == f"http://gateway.test/api/assets/{first}/versions/0"
@@ -147,6 +147,48 @@ async def test_many_versions_are_decided_in_one_call(platform: Platform) -> None
     ]
     for wrong in ({"decisions": []}, {"decisions": decisions * 34}, {}):
         assert (await platform.call("POST", "/api/assets/reviews/decisions", "reviewer", wrong)).status == 422
+
+
+async def test_who_reviews_the_next_revision_reads_why_the_last_one_was_rejected(platform: Platform) -> None:
+    asset = await processed(platform)
+    other = await processed(platform, "b")
+    version = f"/api/assets/{asset}/versions/0"
+    assert (await inbox(platform))[0].decisions == []
+    assert (await platform.call("POST", f"{version}/reject", "reviewer", {"reason": "heights are feet"})).status == 200
+    (rejected,) = await inbox(platform, "?state=rejected")
+    assert (rejected.reason, rejected.next_actions) == ("heights are feet", [])
+    await processed(platform, title="in metres")
+    items = {item.asset_id: item for item in await inbox(platform)}
+    (before,) = items[asset].decisions
+    assert (before.revision, before.decision, before.reason, before.decided_by, before.role) == (
+        1,
+        "rejected",
+        "heights are feet",
+        "reviewer",
+        "reviewer",
+    )
+    assert (items[asset].revision, items[asset].reason, items[other].decisions) == (2, None, [])
+    seen = {}
+    for caller in ("reviewer", "submitter"):
+        for path in (version, f"/api/assets/{asset}/versions"):
+            body = (await platform.call("GET", path, caller)).body
+            told = (body["versions"][0] if "versions" in body else body)["decisions"]
+            seen[caller, path == version] = [(one["decision"], one["reason"], one["decided_by"]) for one in told]
+    assert set(map(tuple, (seen["reviewer", True], seen["reviewer", False]))) == {
+        (("rejected", "heights are feet", "reviewer"),)
+    }
+    assert seen["submitter", True] == seen["submitter", False] == [("rejected", "heights are feet", None)]
+    direct = await platform.orchestrator.call("GET", f"/api/v1/assets/{asset}/versions", caller="submitter")
+    assert direct == (200, (await platform.call("GET", f"/api/assets/{asset}/versions")).body)
+    assert (await platform.call("POST", f"{version}/approve", "reviewer", {"clearance_level": "ouo"})).status == 200
+    read = (await platform.call("GET", version, "reader")).body
+    assert (read["decisions"], read["next_actions"]) == ([], [])
+    shown = await geodag(platform, "reviewer", "version", asset, "0")
+    assert [(one["decision"], one["revision"]) for one in shown["decisions"]] == [("rejected", 1), ("approved", 2)]
+    env = {"GEODAG_GATEWAY_URL": platform.gateway, "GEODAG_API_KEY": "key-reviewer"}
+    for words in (["version", asset, "0"], ["reviews", "--state", "approved"]):
+        result = await asyncio.to_thread(CliRunner().invoke, app, words, env=env)
+        assert result.exit_code == 0, result.output
 
 
 async def geodag(platform: Platform, role: str, *words: str, exit_code: int = 0) -> Any:

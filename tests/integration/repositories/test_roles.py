@@ -52,6 +52,7 @@ ALLOWED: dict[str, Cells] = {
         "dagapi.versions": READ,
         "dagapi.requests": READ,
         "dagapi.comments": READ,
+        "dagapi.decisions": READ,
     },
     roles.SERVING: {
         "dagserve.routes": READ,

@@ -199,14 +199,24 @@ def test_a_refusal_names_the_state_and_the_ways_out() -> None:
     with pytest.raises(InvalidTransition) as refused:
         check_command(Command.APPROVE, version(A.REJECTED, P.COMPLETED), caller(Role.REVIEWER), "ddh")
     assert refused.value.detail.value == "rejected/completed"
-    assert refused.value.detail.next_actions == ("resubmit", "supersede", "delete")
+    assert refused.value.detail.next_actions == ()
+    with pytest.raises(InvalidTransition) as own:
+        check_command(Command.DELETE, version(A.APPROVED, P.COMPLETED), caller(Role.SUBMITTER), "ddh")
+    assert own.value.detail.next_actions == ()
+    with pytest.raises(InvalidTransition) as work:
+        check_command(Command.DELETE, version(A.PENDING_REVIEW, P.QUEUED), caller(Role.SUBMITTER), "ddh")
+    assert work.value.detail.next_actions == ("wait", "cancel")
     with pytest.raises(InvalidTransition) as gone:
         check_command(Command.APPROVE, version(A.PENDING_REVIEW, P.COMPLETED, True), caller(Role.REVIEWER), "ddh")
     assert gone.value.detail.value == "pending_review/completed/deleted"
-    assert gone.value.detail.next_actions == ("restore",)
-    with pytest.raises(InvalidTransition) as dead:
-        check_asset_command(C.CLEAR, asset(deleted=True), caller(Role.REVIEWER))
-    assert (dead.value.detail.value, dead.value.detail.next_actions) == ("deleted", ("restore_asset",))
+    assert gone.value.detail.next_actions == ()
+    for role, ways in ((Role.REVIEWER, ()), (Role.ADMIN, ("restore_asset",))):
+        with pytest.raises(InvalidTransition) as dead:
+            check_asset_command(C.CLEAR, asset(deleted=True), caller(role))
+        assert (dead.value.detail.value, dead.value.detail.next_actions) == ("deleted", ways)
+    with pytest.raises(InvalidTransition) as again:
+        check_command(Command.APPROVE, version(A.PENDING_REVIEW, P.COMPLETED, True), caller(Role.ADMIN), "ddh")
+    assert again.value.detail.next_actions == ("restore",)
 
 
 @pytest.mark.parametrize(("approval", "processing"), list(product(A, P)))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from core.decisions import DecisionRow
 from core.errors import ErrorDetail
 from core.identity import Caller, Role
 from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState, RequestState
@@ -43,6 +44,7 @@ def facts(**changes: Any) -> RequestFacts:
         "processing_state": ProcessingState.COMPLETED,
         "review": ApprovalState.APPROVED,
         "reason": None,
+        "submitted_by": "sue",
         "clearance_state": Clearance.PUBLIC,
         "exposure": Exposure.LATEST_ONLY,
         "latest_approved_version_ordinal": 0,
@@ -74,6 +76,7 @@ def version(ordinal: int, approval: ApprovalState, **changes: Any) -> VersionRow
         "report": None,
         "findings": [],
         "error": None,
+        "submitted_by": "sue",
         "created_at": NOW,
         "updated_at": NOW,
     }
@@ -157,9 +160,8 @@ def test_lists_hold_what_each_caller_may_know_of() -> None:
 
 def test_a_version_is_told_with_its_ways_out_and_without_inner_errors() -> None:
     error = ErrorDetail(code="INTERNAL", message="host db-1").model_dump(mode="json")
-    view = version_view(version(1, ApprovalState.PENDING_REVIEW, processing_state="failed", error=error)).model_dump(
-        mode="json"
-    )
+    row = version(1, ApprovalState.PENDING_REVIEW, processing_state="failed", error=error)
+    view = version_view(row, SUBMITTER, []).model_dump(mode="json")
     assert (view["next_actions"], view["error"]["code"], "db-1" in str(view)) == (WAYS_OUT, "INTERNAL", False)
     assert view["created_at"] == "2026-01-01T00:00:00Z"
 
@@ -167,3 +169,47 @@ def test_a_version_is_told_with_its_ways_out_and_without_inner_errors() -> None:
 def test_an_asset_is_told_with_the_ordinals_that_were_shown() -> None:
     view = asset_view(ASSET, [version(0, ApprovalState.APPROVED)]).model_dump(mode="json")
     assert (view["clearance_state"], view["version_ordinals"]) == ("ouo", [0])
+
+
+@pytest.mark.parametrize(
+    ("caller", "approval", "processing", "expected"),
+    [
+        (SUBMITTER, "pending_review", "completed", WAYS_OUT),
+        (SUBMITTER, "pending_review", "processing", ["wait", "cancel"]),
+        (REVIEWER, "pending_review", "completed", ["approve", "reject"]),
+        (REVIEWER, "pending_review", "processing", ["wait"]),
+        (REVIEWER, "rejected", "completed", []),
+        (READER, "pending_review", "completed", []),
+        (Caller(subject="art", roles=frozenset({Role.SUBMITTER}), platform_id="arcgis"), "rejected", "completed", []),
+        (Caller(subject="ann", roles=frozenset({Role.ADMIN})), "rejected", "failed", ["supersede", "delete"]),
+        (Caller(subject="sue", roles=frozenset({Role.REVIEWER})), "pending_review", "completed", ["reject"]),
+    ],
+)
+def test_next_actions_are_those_of_who_asks(
+    caller: Caller, approval: str, processing: str, expected: list[str]
+) -> None:
+    row = version(1, ApprovalState(approval), processing_state=processing)
+    assert version_view(row, caller, []).next_actions == expected
+    told = status_view(facts(review=approval, processing_state=processing), caller, URLS)
+    assert told.next_actions == expected
+
+
+def test_decisions_are_told_to_those_who_take_part_without_the_names_of_reviewers_to_a_platform() -> None:
+    common: dict[str, Any] = {"asset_id": "a" * 32, "platform_id": "ddh", "reason": "feet", "created_at": NOW}
+    rows = [
+        DecisionRow(version_ordinal=1, revision=1, action="rejected", actor="rob", actor_role="reviewer", **common),
+        DecisionRow(version_ordinal=0, revision=1, action="approved", actor="rob", actor_role="reviewer", **common),
+        DecisionRow(version_ordinal=1, revision=2, action="superseded", actor="sue", actor_role="submitter", **common),
+    ]
+    seen = {
+        caller.subject: [
+            (one.revision, one.decision, one.decided_by, one.role, one.reason)
+            for one in version_view(version(1, ApprovalState.REVOKED), caller, rows).decisions
+        ]
+        for caller in (SUBMITTER, REVIEWER, READER)
+    }
+    assert seen == {
+        "sue": [(1, "rejected", None, "reviewer", "feet"), (2, "superseded", "sue", "submitter", "feet")],
+        "rob": [(1, "rejected", "rob", "reviewer", "feet"), (2, "superseded", "sue", "submitter", "feet")],
+        "rita": [],
+    }
