@@ -60,11 +60,12 @@ class HandlerSpec:
     memory_bytes: int = 0
     """Address-space limit of the subprocess; 0 means the worker's default."""
     staged: tuple[str, ...] = ()
-    """Names of params that are blob paths (`container/name`): the worker stages them and hands over local paths."""
+    """Names of params that are blob paths (`container/name`): the worker stages them and hands over local paths.
+    `list.name` means that name in each object of a list. What is null is left out."""
     database: bool = False
     """True when the handler writes to pgstac or geo tables through its context (inline handlers only)."""
-    reusable: bool = False
-    """True when equal params give equal files: one that was stored by an earlier task and is whole is taken again."""
+    reusable: int = 0
+    """Not 0 when equal params give equal files, which are taken again; raised whenever other files come out."""
     fetches: bool = False
     """True when the sealed credential of its job's source is used: by the guarded client that inline handlers get, by
     the worker for what `peeked` names."""
@@ -261,8 +262,14 @@ class EnsureCollectionOutput(Output):
 
 
 class RegisterItemParams(Params):
-    cog: str = Field(description="Blob path of the COG; staged: this is the read-back.")
-    cog_facts: dict[str, Any] = Field(description="The whole output of raster.create_cog.")
+    """A COG with its facts, or the tiles of a large raster with their grid."""
+
+    cog: str | None = Field(default=None, description="Blob path of the COG; staged: this is the read-back.")
+    cog_facts: dict[str, Any] | None = Field(default=None, description="The whole output of raster.create_cog.")
+    tiles: list[ProcessTileOutput] | None = Field(default=None, description="Outputs of raster.process_tile.")
+    grid: dict[str, Any] | None = Field(default=None, description="`grid` of raster.generate_tiling_scheme.")
+    raster: dict[str, Any] | None = Field(default=None, description="`raster` of raster.validate; tiles need it.")
+    output_prefix: str | None = Field(default=None, description="Where the overview of tiles goes.")
     collection_id: str
     item_id: str
     title: str
@@ -277,6 +284,12 @@ class RegisterItemOutput(Output):
     stac_item_id: str
     stac_collection_id: str
     stac_item: dict[str, Any]
+    blob_path: str | None = Field(description="The COG, or the overview of the tiles.")
+    sha256: str | None
+    size_bytes: int | None
+    render: dict[str, Any] | None
+    report: dict[str, Any] | None
+    tiles_path: str | None = Field(default=None, description="List of the tiles, with their places and files.")
 
 
 _SPECS = (
@@ -348,7 +361,7 @@ _SPECS = (
         ProcessTileOutput,
         3600,
         staged=("source",),
-        reusable=True,
+        reusable=1,
         description="One tile of a large raster as a COG, the same pixels as in the COG of the whole.",
     ),
     HandlerSpec(
@@ -368,8 +381,8 @@ _SPECS = (
         RegisterItemParams,
         RegisterItemOutput,
         600,
-        staged=("cog",),
-        description="Reads the COG back and builds the STAC item that the approval publishes.",
+        staged=("cog", "tiles.coarse_path", "tiles.tallies_path"),
+        description="Reads the COG back, or puts tiles together, and builds the STAC item that the approval publishes.",
     ),
 )
 

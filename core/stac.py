@@ -1,12 +1,17 @@
 """STAC documents that more than one process writes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 Box = tuple[float, float, float, float]
 WORLD: Final[Box] = (-180.0, -90.0, 180.0, 90.0)
+
+TILE_MARK: Final = "-tile-"
+"""Stands between the id of an item and the name of one of its tiles in the tile's own id."""
+_OF_THE_WHOLE: Final = ("renders", "geodag:tile_count", "proj:wkt2", "proj:projjson", "processing:lineage")
+"""Properties of an item that its tiles do not repeat."""
 
 LICENSE: Final = "other"
 """STAC 1.1.0: the terms are not an SPDX licence; partners keep their own."""
@@ -27,6 +32,42 @@ def collection_document(collection_id: str, title: str, description: str = "") -
         },
         "links": [],
     }
+
+
+def tile_items(item: Mapping[str, Any], tiles: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the items of the tiles of an item; each tile says its name, place and file."""
+    shared = {name: value for name, value in item["properties"].items() if name not in _OF_THE_WHOLE}
+    if shared.get("proj:code") is None:
+        shared["proj:wkt2"] = item["properties"].get("proj:wkt2")
+    whole = item["assets"]["overview"]
+    bands = [{name: value for name, value in band.items() if name != "statistics"} for band in whole["bands"]]
+    links = [link for link in item["links"] if link["rel"] == "collection"]
+    for tile in tiles:
+        _, _, width, height = tile["window"]
+        a, _, west, _, e, north = tile["transform"]
+        place = {
+            "proj:shape": [height, width],
+            "proj:transform": tile["transform"],
+            "proj:bbox": [west, north + e * height, west + a * width, north],
+        }
+        data = {
+            "href": f"{whole['href']}&tile={tile['name']}",
+            "type": whole["type"],
+            "title": f"{whole['title']} {tile['name']}",
+            "roles": ["data"],
+            "file:size": tile["size_bytes"],
+            "file:checksum": f"1220{tile['sha256']}",
+            "bands": bands,
+        }
+        yield {
+            **{name: item[name] for name in ("type", "stac_version", "stac_extensions", "collection")},
+            "id": f"{item['id']}{TILE_MARK}{tile['name']}",
+            "bbox": tile["bbox"],
+            "geometry": tile["geometry"],
+            "properties": {**shared, **place, "title": data["title"]},
+            "links": links,
+            "assets": {"data": data},
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def build_business(
     sources = UrlSources(OutgoingPolicy(allow_loopback=settings.source_allow_loopback), sealer)
     operations = load_operation_catalogue(settings.workflows_dir / "operations", workflows)
     submits = SubmitService(pool, blobs, jobs_service, urls, outgoing, sources, operations)
-    approvals, status = ApprovalService(pool), StatusService(pool, urls)
+    approvals, status = ApprovalService(pool, blobs), StatusService(pool, urls)
     return Business(
         operations=operations,
         submits=submits,

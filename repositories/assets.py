@@ -47,6 +47,7 @@ class Outputs:
     stac_item: Json | None = None
     render: Json | None = None
     report: Json | None = None
+    tiles_path: str | None = None
 
 
 @checked(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ class CatalogueEntry:
     stac_collection_id: str | None
     stac_item: Json | None
     current_request_id: str | None
+    tiles_path: str | None
 
 
 class AssetRepository:
@@ -197,6 +199,7 @@ class AssetRepository:
                 approval_state = 'pending_review', processing_state = 'queued',
                 reviewer = NULL, reviewed_at = NULL, rejection_reason = NULL,
                 content_hash = NULL, blob_path = NULL, blob_sha256 = NULL, blob_size_bytes = NULL, table_name = NULL,
+                tiles_path = NULL,
                 stac_item_id = NULL, stac_collection_id = NULL, stac_item = NULL, render = NULL, report = NULL,
                 findings = '[]'::jsonb, error = NULL, processed_at = NULL, review_due_at = NULL, reminded_at = NULL,
                 updated_at = dagapp.clock()
@@ -281,7 +284,7 @@ class AssetRepository:
                     WHERE a.asset_id = asset_versions.asset_id)),
                 blob_path = %s, blob_sha256 = %s, blob_size_bytes = %s,
                 content_hash = %s, table_name = %s, stac_item_id = %s, stac_collection_id = %s, stac_item = %s,
-                render = %s, report = %s, findings = %s, error = NULL, updated_at = dagapp.clock()
+                render = %s, report = %s, tiles_path = %s, findings = %s, error = NULL, updated_at = dagapp.clock()
             WHERE asset_id = %s AND version_ordinal = %s
             """,
             (
@@ -295,6 +298,7 @@ class AssetRepository:
                 _json(outputs.stac_item),
                 _json(outputs.render),
                 _json(outputs.report),
+                outputs.tiles_path,
                 Jsonb(list(findings)),
                 version.asset_id,
                 version.version_ordinal,
@@ -319,7 +323,7 @@ class AssetRepository:
         async with self._conn.cursor(row_factory=class_row(CatalogueEntry)) as cursor:
             await cursor.execute(
                 """
-                SELECT version_ordinal, stac_item_id, stac_collection_id, stac_item, current_request_id
+                SELECT version_ordinal, stac_item_id, stac_collection_id, stac_item, current_request_id, tiles_path
                 FROM dagapp.asset_versions
                 WHERE asset_id = %s AND version_ordinal = ANY(%s)
                 """,

@@ -7,15 +7,18 @@ compared by content, so `write_item` returning means that the document is there 
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from core.errors import GeodagError
+from core.stac import TILE_MARK
 
 Json = dict[str, Any]
+BATCH_ITEMS: Final = 300
+"""Items of one statement; more would only take more memory."""
 
 
 class CatalogueMismatch(GeodagError):
@@ -55,11 +58,46 @@ async def write_item(conn: AsyncConnection[Any], item: Mapping[str, Any]) -> Non
     _verify(item, await read_item(conn, item["collection"], item["id"]))
 
 
+async def write_items(conn: AsyncConnection[Any], items: Iterable[Mapping[str, Any]]) -> int:
+    """Create or replace many items, whose collections must exist, verify each, and return how many there are.
+
+    Of an id that occurs twice in a collection the last one wins.
+
+    Raises:
+        CatalogueMismatch: One reads back different, or its collection does not exist.
+    """
+    last = {(str(item["collection"]), str(item["id"])): dict(item) for item in items}
+    wanted = list(last.items())
+    if wanted:
+        await _lock(conn)
+    for start in range(0, len(wanted), BATCH_ITEMS):
+        part = wanted[start : start + BATCH_ITEMS]
+        await conn.execute("SELECT pgstac.upsert_items(%s)", (Jsonb([item for _, item in part]),))
+        cursor = await conn.execute(
+            "SELECT pgstac.get_item(w.id, w.collection) FROM unnest(%s::text[], %s::text[]) AS w(collection, id)",
+            ([collection for (collection, _), _ in part], [item_id for (_, item_id), _ in part]),
+        )
+        found = {(row[0]["collection"], row[0]["id"]): row[0] for row in await cursor.fetchall() if row[0]}
+        for key, item in part:
+            _verify(item, found.get(key))
+    return len(wanted)
+
+
 async def delete_item(conn: AsyncConnection[Any], collection_id: str, item_id: str) -> bool:
     """Delete an item and return whether there was one."""
     await _lock(conn)
     cursor = await conn.execute("DELETE FROM pgstac.items WHERE collection = %s AND id = %s", (collection_id, item_id))
     return cursor.rowcount > 0
+
+
+async def delete_tiles(conn: AsyncConnection[Any], collection_id: str, item_id: str) -> int:
+    """Delete the items of the tiles of an item, which are named after it, and return how many there were."""
+    await _lock(conn)
+    cursor = await conn.execute(
+        "DELETE FROM pgstac.items WHERE collection = %s AND starts_with(id, %s)",
+        (collection_id, f"{item_id}{TILE_MARK}"),
+    )
+    return cursor.rowcount
 
 
 async def read_item(conn: AsyncConnection[Any], collection_id: str, item_id: str) -> Json | None:

@@ -15,7 +15,7 @@ _ROUTES: LiteralString = (
     "SELECT asset_id, version_ordinal, platform_id, data_type, clearance_state, exposure,"
     " latest_approved_version_ordinal, asset_deleted, version_deleted, approval_state, processing_state,"
     " revision, title, description, blob_path, blob_sha256, blob_size_bytes, content_hash, render,"
-    " stac_item_id, stac_collection_id, stac_item, updated_at"
+    " stac_item_id, stac_collection_id, stac_item, updated_at, tiles_path"
     " FROM dagserve.routes"
 )
 
@@ -81,6 +81,7 @@ class Route(Facts):
     stac_collection_id: str | None
     stac_item: dict[str, Any] | None
     updated_at: datetime
+    tiles_path: str | None
 
 
 def find_route(conn: Connection[Any], asset_id: str, ordinal: int | None) -> Route | None:

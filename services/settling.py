@@ -3,8 +3,9 @@
 The catalogue comes last, because its writer's lock is one for the whole platform.
 """
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 
@@ -13,14 +14,18 @@ from core.dossier import Act, Dossier, Outcome
 from core.errors import GeodagError, NotFound
 from core.identity import Caller
 from core.lifecycle import AssetState
-from core.stac import collection_document
+from core.ports import BlobRef, BlobRepository
+from core.stac import collection_document, tile_items
 from repositories import pgstac
 from repositories.assets import AssetRepository, CatalogueEntry
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.platforms import PlatformRepository
 
 Connection = AsyncConnection[Any]
+Json = dict[str, Any]
 Entries = Mapping[int, CatalogueEntry]
+MAX_LIST_BYTES: Final = 64 << 20
+"""Of a list of tiles."""
 
 _DECIDED = frozenset({"approved", "rejected", "revoked", "unpublished"})
 """Acts in which a reviewer decided about a version."""
@@ -54,8 +59,17 @@ async def open_dossier(conn: Connection, asset_id: str, caller: Caller) -> tuple
     return Dossier(state, tuple(await assets.lock_versions(asset_id))), asset.data_type
 
 
-async def settle(conn: Connection, caller: Caller, outcome: Outcome, data_type: str) -> None:
+async def settle(
+    conn: Connection, caller: Caller, outcome: Outcome, data_type: str, blobs: BlobRepository | None = None
+) -> None:
     """Write an outcome; an outcome without acts changes nothing.
+
+    Args:
+        conn: The transaction that holds the asset's lock.
+        caller: Who decided.
+        outcome: What becomes of the asset.
+        data_type: Of the asset.
+        blobs: Where lists of tiles lie.
 
     Raises:
         CatalogueEntryMissing: a version that enters the catalogue has no document for it.
@@ -73,7 +87,18 @@ async def settle(conn: Connection, caller: Caller, outcome: Outcome, data_type: 
     )
     for act in outcome.acts:
         await AuditRepository(conn).add(_audit_entry(caller, outcome, act, entries))
-    await _catalogue(conn, outcome, entries, data_type)
+    tiles = {n: await _tiles_of(entries[n], blobs) for n in outcome.entering()}
+    await _catalogue(conn, outcome, entries, data_type, tiles)
+
+
+async def _tiles_of(entry: CatalogueEntry, blobs: BlobRepository | None) -> list[Json]:
+    """Return the items of a version's tiles, before the catalogue's one writer is waited for."""
+    if entry.tiles_path is None or entry.stac_item is None:
+        return []
+    if blobs is None:
+        raise CatalogueEntryMissing(f"nobody here reads the tiles of version {entry.version_ordinal}")
+    listed = json.loads(await blobs.read(BlobRef.parse(entry.tiles_path), MAX_LIST_BYTES))
+    return list(tile_items(entry.stac_item, listed["tiles"]))
 
 
 def _audit_entry(caller: Caller, outcome: Outcome, act: Act, entries: Entries) -> NewAuditEntry:
@@ -91,13 +116,17 @@ def _audit_entry(caller: Caller, outcome: Outcome, act: Act, entries: Entries) -
     )
 
 
-async def _catalogue(conn: Connection, outcome: Outcome, entries: Entries, data_type: str) -> None:
+async def _catalogue(
+    conn: Connection, outcome: Outcome, entries: Entries, data_type: str, tiles: Mapping[int, list[Json]]
+) -> None:
     """Write the documents of versions that enter the catalogue and delete those of versions that leave it."""
     asset = outcome.after.asset
     for ordinal in outcome.leaving():
         entry = entries[ordinal]
         if entry.stac_item_id is not None and entry.stac_collection_id is not None:
             await pgstac.delete_item(conn, entry.stac_collection_id, entry.stac_item_id)
+            if entry.tiles_path is not None:
+                await pgstac.delete_tiles(conn, entry.stac_collection_id, entry.stac_item_id)
     for ordinal in outcome.entering():
         entry = entries[ordinal]
         if entry.stac_item is None or entry.stac_collection_id is None:
@@ -109,3 +138,4 @@ async def _catalogue(conn: Connection, outcome: Outcome, entries: Entries, data_
         title = f"{platform.display_name if platform else asset.platform_id}: {data_type}"
         await pgstac.ensure_collection(conn, collection_document(entry.stac_collection_id, title))
         await pgstac.write_item(conn, entry.stac_item)
+        await pgstac.write_items(conn, tiles[ordinal])

@@ -39,7 +39,7 @@ def create_app(settings: ServingSettings) -> FastAPI:
     errors.install(app)
     app.add_middleware(PrepareIdentity, identity=identity)
     app.include_router(VersionTiler(gate=gate, files=files, public_url=settings.public_serving_url).router)
-    app.include_router(documents_router(gate, Catalogue(pool)))
+    app.include_router(documents_router(gate, Catalogue(pool), files))
     app.include_router(downloads_router(gate, files))
     app.include_router(_health_router(pool, settings))
     return app

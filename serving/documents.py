@@ -5,12 +5,12 @@ import logging
 from contextlib import closing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from core.access import INTERNAL, PRIVATE_CACHE, Door
 from core.identity import Caller
 from core.models.business import ApprovalState
-from core.stac import ItemExtent, extent_of
+from core.stac import ItemExtent, extent_of, tile_items
 from repositories.database import SyncPool, read
 from repositories.routes import Route, placed_in_collection, published_collection, published_item
 from serving.errors import hidden
@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 GEOJSON = "application/geo+json"
 COG = "image/tiff; application=geotiff; profile=cloud-optimized"
+TileQuery = Annotated[
+    str | None, Query(pattern=r"^r\d{4,9}c\d{4,9}$", description="Name of a tile, such as r0000c0001.")
+]
 
 
 class Catalogue:
@@ -68,7 +71,7 @@ class Catalogue:
         return document
 
 
-def documents_router(gate: Gate, catalogue: Catalogue) -> APIRouter:
+def documents_router(gate: Gate, catalogue: Catalogue, files: VersionFiles) -> APIRouter:
     """Return the doors to STAC items and to their collections."""
     router = APIRouter()
 
@@ -89,6 +92,19 @@ def documents_router(gate: Gate, catalogue: Catalogue) -> APIRouter:
         content = json.dumps(catalogue.item(admitted.route), ensure_ascii=False, allow_nan=False)
         return Response(content.encode(), headers=headers, media_type=GEOJSON)
 
+    @router.api_route("/stac/{asset_id}/tiles", methods=["GET", "HEAD"], response_class=Response)
+    def stac_tiles(request: Request, admitted: Annotated[Admitted, Depends(gate.at(Door.STAC))]) -> Response:
+        """Return the items of the tiles of a version that is stored as tiles."""
+        headers = admitted.headers("stac/tiles")
+        if is_unchanged(request, headers):
+            return Response(status_code=304, headers=headers)
+        tiles, item = files.tiles(admitted.route), catalogue.item(admitted.route)
+        if tiles is None:
+            raise hidden()
+        found = {"type": "FeatureCollection", "features": list(tile_items(item, tiles.tiles))}
+        content = json.dumps(found, ensure_ascii=False, allow_nan=False)
+        return Response(content.encode(), headers=headers, media_type=GEOJSON)
+
     return router
 
 
@@ -97,13 +113,24 @@ def downloads_router(gate: Gate, files: VersionFiles) -> APIRouter:
     router = APIRouter()
 
     @router.api_route("/download/{asset_id}", methods=["GET", "HEAD"], response_class=Response)
-    def download(request: Request, admitted: Annotated[Admitted, Depends(gate.at(Door.DOWNLOAD))]) -> Response:
-        """Return the Cloud Optimized GeoTIFF of a version, whole or by byte ranges."""
+    def download(
+        request: Request, admitted: Annotated[Admitted, Depends(gate.at(Door.DOWNLOAD))], tile: TileQuery = None
+    ) -> Response:
+        """Return the Cloud Optimized GeoTIFF of a version, whole or by byte ranges.
+
+        Of a version that is stored as tiles that is the overview; `tile` names one of the tiles.
+        """
         route = admitted.route
-        headers = admitted.headers("download")
+        headers = admitted.headers("download" if tile is None else f"download/{tile}")
         if is_unchanged(request, headers):
             return Response(status_code=304, headers=headers)
-        name = f"{route.asset_id}-v{route.version_ordinal}.tif"
-        return RangedFile(files.cog(route), headers=headers, media_type=COG, filename=name)
+        tiles, name = files.tiles(route), f"{route.asset_id}-v{route.version_ordinal}"
+        if tile is None:
+            name += "" if tiles is None else "-overview"
+            return RangedFile(files.cog(route), headers=headers, media_type=COG, filename=f"{name}.tif")
+        entry = None if tiles is None else tiles.entry(tile)
+        if entry is None:
+            raise hidden()
+        return RangedFile(files.tile(entry), headers=headers, media_type=COG, filename=f"{name}-{tile}.tif")
 
     return router

@@ -4,6 +4,8 @@ The factory keeps what it is good at (reader, tile matrix sets, rendering, GDAL 
 never a file, and nothing in a query reaches GDAL.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Final
 
 import rasterio
@@ -11,6 +13,7 @@ from attrs import define, field
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Path as PathParameter
 from morecantile import TileMatrixSet
+from rasterio.enums import Resampling
 from rio_tiler.errors import TileOutsideBounds
 from rio_tiler.io import Reader
 from titiler.core.factory import TilerFactory
@@ -19,6 +22,7 @@ from titiler.core.models.mapbox import TileJSON
 from core.access import Door
 from serving.errors import hidden
 from serving.files import VersionFiles
+from serving.mosaic import assembled, window_of
 from serving.rendering import FAST_PNG, Rendering, has_data
 from serving.routing import Admitted, Gate, is_unchanged
 
@@ -128,7 +132,7 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
     def _draw_tile(self, admitted: Admitted, x: int, y: int, z: int, env: dict[str, Any]) -> bytes | None:
         """Return a tile as PNG, None where the version has no data."""
         rendering = Rendering.of(admitted.route.render)
-        with rasterio.Env(**env), self._open(admitted) as src:
+        with rasterio.Env(**env), self._open_at(admitted, x, y, z, rendering) as src:
             try:
                 image = src.tile(x, y, z, **rendering.read_options(src))
             except TileOutsideBounds:
@@ -146,16 +150,34 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
         with rasterio.Env(**env), self._open(admitted) as src:
             west, south, east, north = src.get_geographic_bounds(self.matrix_set.rasterio_geographic_crs)
             minzoom, maxzoom = src.minzoom, src.maxzoom
-        tiles = f"{self.public_url}/tiles/{route.asset_id}/{{z}}/{{x}}/{{y}}.png?version={admitted.requested}"
+        tiles = self.files.tiles(route)
+        if tiles is not None and (first := tiles.first()) is not None:
+            with rasterio.Env(**env), self.reader(str(self.files.tile(first)), tms=self.matrix_set) as src:
+                maxzoom = src.maxzoom
+        address = f"{self.public_url}/tiles/{route.asset_id}/{{z}}/{{x}}/{{y}}.png?version={admitted.requested}"
         return TileJSON(
             name=route.title,
             description=route.description,
             version=f"{route.version_ordinal}.{route.revision}.0",
-            tiles=[tiles],
+            tiles=[address],
             minzoom=minzoom,
             maxzoom=maxzoom,
             bounds=[west, max(south, -MAX_LATITUDE), east, min(north, MAX_LATITUDE)],
         )
+
+    @contextmanager
+    def _open_at(self, admitted: Admitted, x: int, y: int, z: int, rendering: Rendering) -> Iterator[Reader]:
+        """Yield a reader of what a tile of the matrix needs: of a version that is stored as tiles, only that."""
+        tiles = self.files.tiles(admitted.route)
+        bounds = tuple(self.matrix_set.xy_bounds(x, y, z))
+        needed = None if tiles is None else window_of(tiles, bounds, self.matrix_set.rasterio_crs)
+        if tiles is None or needed is None:
+            with self._open(admitted) as src:
+                yield src
+            return
+        reduced = Resampling.nearest if rendering.resampling == "nearest" else Resampling.average
+        with assembled(self.files, tiles, *needed, self.matrix_set, reduced) as src:
+            yield src
 
     def _open(self, admitted: Admitted) -> Reader:
         return self.reader(str(self.files.cog(admitted.route)), tms=self.matrix_set)

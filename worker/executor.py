@@ -27,6 +27,7 @@ from worker.files import output_blob, place_scratch
 from worker.frames import BrokenFrame, Done, Log, Note, Progress, Run, Saved
 from worker.journal import Journal
 from worker.pool import ProcessPool, TimedOut
+from worker.reuse import Reuse
 from worker.state_dir import remove
 from worker.tasks import RunningTask
 from worker.values import TaskValues
@@ -156,6 +157,10 @@ class Executor:
         return lambda url, ref: client.fetch(url, task.credential, ref)
 
     async def _run_in_process(self, task: RunningTask) -> _Produced:
+        reuse = Reuse(self._tools.blobs, self._tools.logger) if task.spec.reusable else None
+        async with _until(task.deadline):
+            if reuse and (known := await reuse.find(task)):
+                return _Produced(known, (), {"reused": True})
         scratch = place_scratch(self._tools.scratch, task.task_id)
         try:
             async with _until(task.deadline):
@@ -163,19 +168,25 @@ class Executor:
             reply = await self._call_child(task, params, scratch)
             async with _until(task.deadline):
                 output = await self._upload(task, reply, scratch)
+                if reuse:
+                    await reuse.keep(task, output, [BlobRef.parse(output[name]) for name in reply.files])
             return _Produced(output, reply.findings, reply.metrics)
         finally:
             await asyncio.shield(asyncio.to_thread(remove, scratch))
 
     async def _staged_params(self, task: RunningTask, scratch: Path) -> Json:
         """Return the params with local paths in place of blob paths."""
-        staged = {}
+        params = dict(task.message.params)
         for name in task.spec.staged:
-            ref = BlobRef.parse(str(task.message.params[name]))
-            staged[name] = str(await self._tools.blobs.stage(ref, scratch))
-        if task.spec.peeked:
-            staged |= await self._peeked(task, scratch)
-        return {**task.message.params, **staged}
+            outer, _, inner = name.partition(".")
+            if inner and params.get(outer) is not None:
+                params[outer] = [{**one, inner: await self._stage(one[inner], scratch)} for one in params[outer]]
+            elif params.get(outer) is not None:
+                params[outer] = await self._stage(params[outer], scratch)
+        return params | await self._peeked(task, scratch) if task.spec.peeked else params
+
+    async def _stage(self, path: str, scratch: Path) -> str:
+        return str(await self._tools.blobs.stage(BlobRef.parse(path), scratch))
 
     async def _peeked(self, task: RunningTask, scratch: Path) -> Json:
         """Return the params that name a local copy of what lies behind a URL, in a folder of its own."""

@@ -184,6 +184,9 @@ class AssetVersion(Table):
     processed_at: datetime | None = Field(default=None, description="When its newest revision was finished.")
     review_due_at: datetime | None = Field(default=None, description="When its review is overdue.")
     reminded_at: datetime | None = Field(default=None, description="When reviewers were last reminded of it.")
+    tiles_path: str | None = Field(
+        default=None, description="container/name of the list of tiles; `blob_path` is their overview then."
+    )
 
 
 class VersionComment(Table):

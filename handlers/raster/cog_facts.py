@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rasterio.enums import ColorInterp
+from rasterio.enums import ColorInterp, MaskFlags
 from rasterio.io import DatasetReader
 
 from handlers.context import ProcessContext
@@ -28,17 +28,27 @@ def describe_cog(ctx: ProcessContext, path: Path, facts: RasterFacts, compressio
     with gdal.open_geotiff(path) as cog:
         nodata = nodata_of(cog)
         statistics = band_statistics(cog, nodata, on_window)
-        palette = cog.colormap(1) if cog.colorinterp[0] is ColorInterp.palette else None
-        render = default_render(
-            facts.raster_type,
-            cog.dtypes[0],
-            [color.name for color in cog.colorinterp],
-            cog.descriptions,
-            statistics,
-            nodata,
-            palette,
-        )
-        return _facts(cog, facts, nodata, statistics, compression), render
+        render = render_of(cog, facts, nodata, statistics)
+        return facts_of(cog, facts, nodata, statistics, compression), render
+
+
+def render_of(cog: DatasetReader, facts: RasterFacts, nodata: NodataValue, statistics: list[BandStatistics]) -> Json:
+    """Return the default rendering of an open COG."""
+    return default_render(
+        facts.raster_type,
+        cog.dtypes[0],
+        [color.name for color in cog.colorinterp],
+        cog.descriptions,
+        statistics,
+        nodata,
+        cog.colormap(1) if cog.colorinterp[0] is ColorInterp.palette else None,
+    )
+
+
+def has_mask(cog: DatasetReader) -> bool:
+    """Return whether a mask of its own says what is valid, no alpha band and no nodata value."""
+    flags = cog.mask_flag_enums[0]
+    return MaskFlags.per_dataset in flags and MaskFlags.alpha not in flags
 
 
 def nodata_of(cog: DatasetReader) -> NodataValue:
@@ -47,9 +57,10 @@ def nodata_of(cog: DatasetReader) -> NodataValue:
     return int(cog.nodata) if whole else as_json(cog.nodata)
 
 
-def _facts(
+def facts_of(
     cog: DatasetReader, facts: RasterFacts, nodata: NodataValue, statistics: list[BandStatistics], compression: str
 ) -> Json:
+    """Return the facts of an open COG."""
     crs = crs_rules.from_rasterio(cog.crs)
     assert crs is not None
     return {

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import rasterio.shutil
 from pyproj import CRS
-from rasterio.enums import MaskFlags, Resampling
+from rasterio.enums import Resampling
 from rasterio.io import DatasetReader
 from rasterio.windows import Window
 
@@ -21,7 +21,7 @@ from core.handlers_catalog import ProcessTileParams, RasterOptions, TilingScheme
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import crs as crs_rules
 from handlers.raster import gdal, tallies
-from handlers.raster.cog_facts import nodata_of
+from handlers.raster.cog_facts import has_mask, nodata_of
 from handlers.raster.delivery import completed, received
 from handlers.raster.facts import RasterFacts, Validity
 from handlers.raster.findings import Findings
@@ -74,12 +74,14 @@ def process_tile(ctx: ProcessContext, params: ProcessTileParams) -> Outcome:
     ctx.raise_if_cancelled()
     with gdal.environment(CACHE_BYTES), gdal.open_geotiff(plain) as src:
         rasterio.shutil.copy(src, target, driver="COG", **profile.creation_options(gdal.cores()))
-    plain.unlink()
     if not is_strict_cog(target):
         raise GeodagError("the tile that was written is no strict COG")
-    with gdal.environment(CACHE_BYTES), gdal.open_geotiff(target) as cog:
-        tallies.save(ctx.out_dir / TALLIES, tallies_of(cog, nodata_of(cog), _progress(ctx, "measuring pixels")))
-        _write_coarse(cog, ctx.out_dir / COARSE, grid, tile, profile)
+    with gdal.environment(CACHE_BYTES):
+        with gdal.open_geotiff(target) as cog:
+            tallies.save(ctx.out_dir / TALLIES, tallies_of(cog, nodata_of(cog), _progress(ctx, "measuring pixels")))
+        with _reduced(target, plain, grid.reduction, profile) as coarse:
+            _write_coarse(coarse, ctx.out_dir / COARSE, grid, tile)
+    plain.unlink()
     with target.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     output = {"tile": tile.model_dump(mode="json"), "sha256": digest, "size_bytes": target.stat().st_size}
@@ -159,18 +161,30 @@ def _write_plain(
         path.unlink()
 
 
-def _write_coarse(cog: DatasetReader, target: Path, grid: Grid, tile: Tile, profile: CogProfile) -> None:
-    """Write a tile reduced to its share of the overview of the whole."""
-    shape = (-(-cog.height // grid.reduction), -(-cog.width // grid.reduction))
-    resampling = Resampling[profile.overviews.lower()]
-    colors = final_colors(cog, alpha_is_data=False)
-    place = {"crs": cog.crs, "transform": grid.affine(tile.window, grid.reduction), "compress": "deflate", "zlevel": 1}
-    with create_plain(cog, target, shape=shape, nodata=cog.nodata, colors=colors, **place) as dst:
-        copy_metadata(cog, dst, colors)
-        dst.write(cog.read(out_shape=(cog.count, *shape), resampling=resampling))
-        if MaskFlags.per_dataset in cog.mask_flag_enums[0] and MaskFlags.alpha not in cog.mask_flag_enums[0]:
-            mask = cog.read_masks(1, out_shape=shape)
-            dst.write_mask((mask > 0).astype(np.uint8) * 255)
+@contextmanager
+def _reduced(cog: Path, plain: Path, reduction: int, profile: CogProfile) -> Iterator[DatasetReader]:
+    """Yield a tile by its overview; where the COG has none so small, by one made for this."""
+    with gdal.open_geotiff(cog) as src:
+        factors = src.overviews(1)
+    if reduction in factors:
+        with gdal.open_geotiff(cog, overview_level=factors.index(reduction)) as src:
+            yield src
+        return
+    with rasterio.open(plain, "r+", driver="GTiff") as dst:
+        dst.build_overviews([reduction], Resampling[profile.overviews.lower()])
+    with gdal.open_geotiff(plain, overview_level=0) as src:
+        yield src
+
+
+def _write_coarse(coarse: DatasetReader, target: Path, grid: Grid, tile: Tile) -> None:
+    """Write a tile's share of the overview of the whole."""
+    colors = final_colors(coarse, alpha_is_data=False)
+    place = {"crs": coarse.crs, "transform": grid.affine(tile.window, grid.reduction), "compress": "deflate"}
+    with create_plain(coarse, target, shape=coarse.shape, nodata=coarse.nodata, colors=colors, **place) as dst:
+        copy_metadata(coarse, dst, colors)
+        dst.write(coarse.read())
+        if has_mask(coarse):
+            dst.write_mask((coarse.read_masks(1) > 0).astype(np.uint8) * 255)
 
 
 def _progress(ctx: ProcessContext, message: str) -> OnWindow:

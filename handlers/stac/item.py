@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
-from urllib.parse import quote, urljoin
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from pyproj import CRS
 
@@ -109,6 +109,28 @@ def build_item(
         "links": [_collection_link(about)],
         "assets": {"data": _asset(file, facts, about)},
     }
+
+
+def as_tiled(item: Json, shape: Sequence[int], transform: Sequence[float], tiles: int) -> Json:
+    """Return the item of a raster that is stored as tiles: its file is the overview of the whole.
+
+    Args:
+        item: the item of the whole, with the overview as its file.
+        shape: height and width of the overview.
+        transform: affine a..f of the overview.
+        tiles: how many there are.
+    """
+    overview = item["assets"]["data"] | {
+        "roles": ["overview"],
+        "proj:shape": list(shape),
+        "proj:transform": list(transform),
+    }
+    render = item["properties"]["renders"]["default"] | {"assets": ["overview"]}
+    properties = item["properties"] | {"renders": {"default": render}, "geodag:tile_count": tiles}
+    address = urlsplit(overview["href"])
+    path = address.path.replace("/download/", "/stac/") + "/tiles"
+    link = {"rel": "items", "href": urlunsplit(address._replace(path=path)), "type": "application/geo+json"}
+    return item | {"properties": properties, "links": [*item["links"], link], "assets": {"overview": overview}}
 
 
 def _collection_link(about: Description) -> Json:

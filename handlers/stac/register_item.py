@@ -2,41 +2,30 @@
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import rasterio
 from rasterio.errors import RasterioError
 
-from core.errors import ParameterInvalid, StorageUnavailable
-from core.handlers_catalog import RasterOptions, RegisterItemParams
+from core.errors import ParameterMissing, StorageUnavailable
+from core.handlers_catalog import RegisterItemParams
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import crs as crs_rules
 from handlers.raster import gdal
 from handlers.raster.findings import Findings
-from handlers.raster.options import parse_datetime
-from handlers.stac.item import CogFile, Description, Moment, build_item
-
-_TIFF_DATETIME = "%Y:%m:%d %H:%M:%S"
+from handlers.stac.item import CogFile, Description, build_item
+from handlers.stac.moments import moment_of, software
+from handlers.stac.register_tiles import register_tiles
 
 
 def register_item(ctx: ProcessContext, params: RegisterItemParams) -> Outcome:
-    """Return the item of a COG; nothing is written to the catalogue here.
+    """Return the item of a COG, or of tiles with the overview and the list of them; nothing is catalogued here.
 
     Raises:
         StorageUnavailable: the stored bytes are not those that were written; tried again.
         ParameterInvalid: a date of the submit is none.
+        ParameterMissing: there is neither a COG nor tiles.
     """
-    path = Path(params.cog)
-    facts = params.cog_facts["raster"]
-    digest = _sha256(path)
-    if digest != params.cog_facts["sha256"]:
-        raise StorageUnavailable(f"the stored COG has SHA-256 {digest}, {params.cog_facts['sha256']} was written")
-    ctx.raise_if_cancelled()
-    file, tags = _read_back(path, digest, facts)
-    findings = Findings()
     about = Description(
         item_id=params.item_id,
         collection_id=params.collection_id,
@@ -46,10 +35,23 @@ def register_item(ctx: ProcessContext, params: RegisterItemParams) -> Outcome:
         version_label=params.version_label,
         properties=params.properties,
     )
-    moment = _moment(params.options, tags, findings)
-    item = build_item(file, facts, params.cog_facts["render"], about, moment, _software())
+    if params.tiles is not None:
+        return register_tiles(ctx, params, about)
+    if params.cog is None or params.cog_facts is None:
+        raise ParameterMissing("cog and cog_facts are missing; there are no tiles either", field="cog")
+    facts = params.cog_facts["raster"]
+    path = Path(params.cog)
+    digest = _sha256(path)
+    if digest != params.cog_facts["sha256"]:
+        raise StorageUnavailable(f"the stored COG has SHA-256 {digest}, {params.cog_facts['sha256']} was written")
+    ctx.raise_if_cancelled()
+    file, tags = _read_back(path, digest, facts)
+    findings = Findings()
+    moment = moment_of(params.options, tags, findings)
+    item = build_item(file, facts, params.cog_facts["render"], about, moment, software())
+    known = ("blob_path", "sha256", "size_bytes", "render", "report")
     output = {"stac_item_id": params.item_id, "stac_collection_id": params.collection_id, "stac_item": item}
-    return Outcome(output, findings=tuple(findings.findings))
+    return Outcome(output | {name: params.cog_facts.get(name) for name in known}, findings=tuple(findings.findings))
 
 
 def _read_back(path: Path, digest: str, facts: Mapping[str, Any]) -> tuple[CogFile, Mapping[str, str]]:
@@ -72,36 +74,6 @@ def _read_back(path: Path, digest: str, facts: Mapping[str, Any]) -> tuple[CogFi
     except RasterioError as exc:
         raise StorageUnavailable("the stored COG cannot be opened") from exc
     return file, tags
-
-
-def _moment(options: RasterOptions, tags: Mapping[str, str], findings: Findings) -> Moment:
-    """Return when the pixels were taken: as submitted, else by the file's own tag, else the time of processing."""
-    try:
-        start = parse_datetime(options.start_datetime) if options.start_datetime else None
-        end = parse_datetime(options.end_datetime) if options.end_datetime else None
-        if options.datetime:
-            return Moment(parse_datetime(options.datetime), start, end)
-    except ValueError as exc:
-        raise ParameterInvalid("a date of the submit is no RFC 3339 date-time", field="datetime") from exc
-    if start and end:
-        return Moment(None, start, end)
-    try:
-        taken = datetime.strptime(tags.get("TIFFTAG_DATETIME", ""), _TIFF_DATETIME).replace(tzinfo=UTC)
-        message = "the date comes from the TIFF DateTime tag"
-        findings.info("DATETIME_FROM_FILE", message, field="datetime", now=taken.isoformat())
-    except ValueError:
-        taken = datetime.now(UTC).replace(microsecond=0)
-        message = "no date was given and the file has none: time of processing"
-        findings.info("DATETIME_ASSUMED", message, field="datetime", now=taken.isoformat())
-    return Moment(taken)
-
-
-def _software() -> dict[str, str]:
-    found = {"GDAL": rasterio.__gdal_version__, "rasterio": rasterio.__version__}
-    try:
-        return {"geodag": version("geodag"), **found}
-    except PackageNotFoundError:
-        return found
 
 
 def _sha256(path: Path) -> str:

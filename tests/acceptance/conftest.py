@@ -20,6 +20,8 @@ DATABASE = {**LOCAL_CONFIG, "fsync": "off", "full_page_writes": "off"}
 """Commits still wait for their WAL to reach the kernel, so a killed server loses none; the machine must not crash."""
 CANARY_WORKFLOW, CANARY_NODE = "canary_ingest", "canary_3f9a1c"
 """A raster ingest whose nodes have names that stand nowhere else."""
+SMALL_TILES = "small_tiles"
+"""A tiled raster ingest that cuts everything, into tiles of 512 pixels."""
 BROKEN_WORKFLOW = "workflow_id: broken\nnodes: [this is not a mapping\n"
 
 
@@ -38,6 +40,7 @@ def platform(home: Path) -> Iterator[Platform]:
     workflows = shutil.copytree(REPOSITORY / "workflows", home / "workflows")
     (workflows / "broken.yaml").write_text(BROKEN_WORKFLOW)
     (workflows / "canary.yaml").write_text(canary_workflow((workflows / "raster_ingest.yaml").read_text()))
+    (workflows / "small_tiles.yaml").write_text(small_tiles_workflow((workflows / "raster_tiled.yaml").read_text()))
     journal = home / "journal.txt"
     orchestrator = {
         "WORKFLOWS_DIR": str(workflows),
@@ -64,6 +67,13 @@ def canary_workflow(text: str) -> str:
     for node in ("fetch", "create_cog"):
         text = re.sub(rf"(?<![.\w]){node}\b|(?<=nodes\.){node}\b", f"{CANARY_NODE}_{node}", text)
     return text
+
+
+def small_tiles_workflow(text: str) -> str:
+    """Return the tiled ingest under another name, with other defaults."""
+    text = text.replace("workflow_id: raster_tiled", f"workflow_id: {SMALL_TILES}")
+    text = text.replace("tile_pixels: {type: integer,", "tile_pixels: {type: integer, default: 512,")
+    return text.replace("default: auto", "default: tiled")
 
 
 @pytest.fixture(autouse=True)

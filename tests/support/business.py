@@ -114,7 +114,7 @@ class Business:
             UrlSources(OutgoingPolicy(), SEAL),
             self.operations,
         )
-        self.approvals = ApprovalService(self.pool)
+        self.approvals = ApprovalService(self.pool, self.blobs)
         self.reviews = ReviewService(self.pool, self.approvals)
         self.status = StatusService(self.pool, URLS)
         self.requests = RequestService(self.pool, self.submits, self.status, self.engine.commands)

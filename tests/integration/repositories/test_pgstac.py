@@ -152,6 +152,32 @@ async def test_the_reader_s_role_cannot_write(database: Database) -> None:
             await pgstac.write_item(reader, item())
 
 
+async def test_a_batch_is_written_whole_and_read_back(conn: AsyncConnection[Any]) -> None:
+    for name in ("ddh-dem", "ddh-ortho"):
+        await pgstac.write_collection(conn, collection(name))
+    batch = [item(f"i-{n}", ("ddh-dem", "ddh-ortho")[n % 2], f"20{10 + n % 9}-03-01T00:00:00Z") for n in range(320)]
+    assert await pgstac.write_items(conn, [*batch, item("i-0", moment="1999-01-01T00:00:00Z")]) == 320
+    assert (await pgstac.read_item(conn, "ddh-dem", "i-0") or {})["properties"]["datetime"].startswith("1999")
+    cursor = await conn.execute("SELECT collection, count(*) FROM pgstac.items GROUP BY collection ORDER BY collection")
+    assert await cursor.fetchall() == [("ddh-dem", 160), ("ddh-ortho", 160)]
+    assert await pgstac.write_items(conn, []) == 0
+
+
+async def test_a_batch_for_a_collection_that_is_not_there_is_an_error(conn: AsyncConnection[Any]) -> None:
+    await pgstac.write_collection(conn, collection())
+    with pytest.raises((CatalogueMismatch, errors.DatabaseError)):
+        await pgstac.write_items(conn, [item("here"), item("there", "nowhere")])
+
+
+async def test_tiles_are_deleted_with_what_they_are_tiles_of_and_nothing_else(conn: AsyncConnection[Any]) -> None:
+    await pgstac.write_collection(conn, collection())
+    names = ["a-v1", "a-v1-tile-r0000c0000", "a-v1-tile-r0000c0001", "a-v10", "a-v10-tile-r0000c0000"]
+    await pgstac.write_items(conn, [item(name) for name in names])
+    assert await pgstac.delete_tiles(conn, "ddh-dem", "a-v1") == 2
+    left = [name for name in names if await pgstac.read_item(conn, "ddh-dem", name)]
+    assert left == ["a-v1", "a-v10", "a-v10-tile-r0000c0000"]
+
+
 @pytest.mark.parametrize(
     ("change", "where"),
     [

@@ -102,3 +102,41 @@ async def test_a_worker_without_a_client_inspects_nothing(dispatch: Dispatcher, 
         refused = await dispatch.result("job_inspect_0", 60)
     assert refused.error is not None
     assert "fetches nothing" in refused.error.message
+
+
+async def test_a_tile_that_is_there_and_whole_is_not_made_again(
+    dispatch: Dispatcher, source: str, environment: dict[str, str]
+) -> None:
+    """Tiles of one raster, twice; then one is damaged; then they are put together from what lies in the storage."""
+    prefix, blobs = "silver/asset/0/r1", Path(environment["BLOB_ROOT"])
+    async with running():
+        await dispatch("job_validate_0", "raster.validate", {"source": source}, timeout_seconds=60)
+        common = {"source": source, "raster": output(await dispatch.result("job_validate_0", 60))["raster"]}
+        await dispatch("job_scheme_0", "raster.generate_tiling_scheme", common, timeout_seconds=60)
+        scheme = output(await dispatch.result("job_scheme_0", 60))
+    tile = {**common, "grid": scheme["grid"], "tile": scheme["tile_list"][0], "output_prefix": prefix}
+    made = []
+    async with running(worker_queue=HEAVY_QUEUE, worker_type="heavy"):
+        for attempt in range(4):
+            if attempt == 2:
+                stored = blobs / made[0]["blob_path"]
+                stored.write_bytes(stored.read_bytes()[:-1] + b"x")
+            name = f"job_tile_{attempt}"
+            await dispatch(name, "raster.process_tile", tile, queue=HEAVY_QUEUE, timeout_seconds=60)
+            made.append(output(await dispatch.result(name, 60)))
+    first, again, mended, last = made
+    assert first["blob_path"].startswith(f"{prefix}/job_tile_0/")
+    assert again == first
+    assert mended["blob_path"].startswith(f"{prefix}/job_tile_2/")
+    assert mended["sha256"] == first["sha256"]
+    assert last == mended
+    whole = {
+        "tiles": [last], "grid": scheme["grid"], "raster": common["raster"], "output_prefix": prefix,
+        "collection_id": "ddh-raster", "item_id": "asset-v0", "title": "Heights", "version_label": "v1",
+        "href": "http://127.0.0.1/download/asset?version=0",
+    }  # fmt: skip
+    async with running():
+        await dispatch("job_item_0", "raster.stac_register_item", whole, timeout_seconds=60)
+        item = output(await dispatch.result("job_item_0", 60))
+    assert {Path(item[name]).name for name in ("blob_path", "tiles_path")} == {"overview.tif", "tiles.json"}
+    assert item["stac_item"]["properties"]["geodag:tile_count"] == 1

@@ -1,8 +1,10 @@
 """Tiles have the pixels of the COG of the whole, at seams too, whatever has to happen to the raster first."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,24 @@ from rasterio.enums import ColorInterp
 from rasterio.transform import Affine, from_origin
 from rasterio.windows import Window
 
-from core.handlers_catalog import ProcessTileParams, RasterOptions, TilingSchemeParams
+from core.errors import DataError, ParameterMissing
+from core.handlers_catalog import (
+    ProcessTileOutput,
+    ProcessTileParams,
+    RasterOptions,
+    RegisterItemParams,
+    TilingSchemeParams,
+)
+from core.stac import tile_items
+from handlers.context import Outcome
 from handlers.raster import tallies
 from handlers.raster.statistics import BINS
 from handlers.raster.tiling import process_tile, tiling_scheme
+from handlers.stac.register_item import register_item
 from tests.support.raster_path import Array, RasterPath, pattern, stack
+from tests.support.stac_schemas import stac_errors
 
-HEIGHT, WIDTH = 700, 1100
+HEIGHT, WIDTH = 660, 640
 FLIPPED = Affine(10, 0, 500000, 0, 10, 4642776)
 ROTATED = Affine(10, 0, 500000, 0, -10, 4649776) * Affine.rotation(20)
 WORLD = from_origin(0, 35, 360 / WIDTH, 0.1)
@@ -37,7 +50,7 @@ class Source:
 def floats() -> Array:
     """Return heights with holes of nodata, NaN and infinity."""
     values = pattern(HEIGHT, WIDTH, "float32", 0, 3000)
-    values[100:300, 400:700], values[5, 5], values[600, 900] = -9999, np.nan, np.inf
+    values[100:300, 400:600], values[5, 5], values[500, 600] = -9999, np.nan, np.inf
     return values
 
 
@@ -78,6 +91,8 @@ class Tiled:
     tiles: list[dict[str, Any]] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
     tallies: list[Path] = field(default_factory=list)
+    results: list[ProcessTileOutput] = field(default_factory=list)
+    """As the worker hands them to raster.stac_register_item: local paths."""
 
 
 def tiled(raster: RasterPath, source: Path, facts: dict[str, Any], **options: Any) -> Tiled:
@@ -94,6 +109,8 @@ def tiled(raster: RasterPath, source: Path, facts: dict[str, Any], **options: An
         made.tiles.append(outcome.output)
         made.paths.append(context.out_dir / outcome.files["blob_path"])
         made.tallies.append(context.out_dir / outcome.files["tallies_path"])
+        files = {name: str(context.out_dir / file) for name, file in outcome.files.items()}
+        made.results.append(ProcessTileOutput.model_validate(outcome.output | files))
         assert sorted(p.name for p in context.scratch.iterdir()) == ["out"], "temporary files are removed"
     return made
 
@@ -126,3 +143,66 @@ def test_tiles_have_the_pixels_of_the_whole(raster: RasterPath, name: str) -> No
 def found_exactly(array: Array) -> bool:
     """Return whether values are counted one by one."""
     return array.dtype.kind in "iu" and array.dtype.itemsize <= 2
+
+
+def registered(
+    raster: RasterPath, made: Tiled, facts: dict[str, Any], changes: Mapping[str, None] = MappingProxyType({})
+) -> tuple[Outcome, Path]:
+    """Run raster.stac_register_item on tiles; return what it said and where its files are."""
+    context = raster.context()
+    values: dict[str, Any] = {
+        "tiles": made.results, "grid": made.grid, "raster": facts, "output_prefix": "silver/a/0/r1",
+        "collection_id": "ddh-raster", "item_id": "a-v0", "title": "A raster", "version_label": "v1",
+        "href": "http://127.0.0.1:8080/download/a?version=0", "options": RasterOptions(datetime="2024-05-01"),
+    }  # fmt: skip
+    return register_item(context, RegisterItemParams(**{**values, **changes})), context.out_dir
+
+
+@pytest.mark.parametrize("name", ["colours", "heights", "alpha"])
+def test_tiles_become_one_overview_one_item_and_a_list(raster: RasterPath, tmp_path: Path, name: str) -> None:
+    wanted = SOURCES[name]()
+    source = raster.write(wanted.array, **wanted.settings)
+    whole = raster.make(source, **wanted.options)
+    made = tiled(raster, source, whole.facts, **wanted.options)
+    outcome, folder = registered(raster, made, whole.facts)
+    said = outcome.output
+    assert isinstance(said, dict)
+    expected = raster.register(whole, datetime="2024-05-01").output
+    assert isinstance(expected, dict)
+    assert said["render"] == approx(whole.output["render"], bins=2)
+    assert said["stac_item"]["bbox"] == expected["stac_item"]["bbox"]
+    with rasterio.open(folder / outcome.files["blob_path"]) as overview, rasterio.open(whole.path) as cog:
+        assert overview.shape == (-(-cog.height // 2), -(-cog.width // 2))
+        with rasterio.open(whole.path, overview_level=0) as reduced:
+            inner = Window(0, 0, 255, 255)  # kernels of overviews end at the edge of a tile
+            np.testing.assert_array_equal(overview.read(window=inner), reduced.read(window=inner))
+        assert (overview.colorinterp, overview.nodata, overview.tags()) == (cog.colorinterp, cog.nodata, cog.tags())
+    listed = json.loads((folder / outcome.files["tiles_path"]).read_text())["tiles"]
+    items = list(tile_items(said["stac_item"], listed))
+    assert [item["id"] for item in items[:2]] == ["a-v0-tile-r0000c0000", "a-v0-tile-r0000c0001"]
+    assert items[0]["assets"]["data"]["href"].endswith("/download/a?version=0&tile=r0000c0000")
+    for number, document in enumerate((said["stac_item"], items[0], items[-1])):
+        (tmp_path / str(number)).mkdir()
+        assert stac_errors(document, tmp_path / str(number)) == []
+
+
+def approx(render: dict[str, Any], bins: int) -> dict[str, Any]:
+    """Return a rendering whose ranges may be off by some of the bins that both sides count in."""
+    ranges = render["rescale"]
+    if ranges is None:
+        return render
+    return render | {"rescale": [pytest.approx(pair, abs=bins * 3 * (pair[1] - pair[0]) / BINS) for pair in ranges]}
+
+
+def test_tiles_that_leave_a_hole_are_refused(raster: RasterPath) -> None:
+    source = raster.write(pattern(HEIGHT, WIDTH))
+    facts = raster.make(source).facts
+    made = tiled(raster, source, facts)
+    del made.results[1]
+    with pytest.raises(DataError, match="1 tiles are missing: r0000c0001") as refused:
+        registered(raster, made, facts)
+    assert refused.value.detail.code == "RASTER_UNREADABLE"
+    for name, missing in (("grid", "grid"), ("raster", "raster"), ("output_prefix", "output_prefix"), ("tiles", "cog")):
+        with pytest.raises(ParameterMissing) as error:
+            registered(raster, made, facts, changes={name: None})
+        assert error.value.detail.field == missing
