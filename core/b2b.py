@@ -6,16 +6,17 @@ Members of `source` go by their own names, as the ingest rules do; other nested 
 
 import json
 import math
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 from pydantic_core import ErrorDetails
 
 from core.errors import CallerError, ErrorDetail, ParameterInvalid, ParameterMissing, PayloadTooLarge
 from core.models.business import ApprovalState, RequestState
+from core.texts import is_clean, is_name
 
 MAX_BODY_BYTES = 1_048_576
 """Of a JSON body; files go through an upload address."""
@@ -24,14 +25,9 @@ MAX_DIGITS = 40
 """Of a whole number in a body."""
 MAX_BATCH = 100
 """Items of one batch."""
+_CLEAN = "expected NFC text without control characters and without characters that turn or hide it"
 Json = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
-
-
-def is_clean(text: str, allowed: str = "") -> bool:
-    """Return whether a text is NFC and free of control characters, separators and lone surrogates."""
-    bad = any(unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} and c not in allowed for c in text)
-    return not bad and unicodedata.is_normalized("NFC", text)
 
 
 def is_key(text: str) -> bool:
@@ -41,13 +37,19 @@ def is_key(text: str) -> bool:
 
 def _line(text: str) -> str:
     if not is_clean(text):
-        raise ValueError("expected NFC text without control characters")
+        raise ValueError(_CLEAN)
+    return text
+
+
+def _name(text: str) -> str:
+    if not is_name(text):
+        raise ValueError("expected NFC text of characters that are seen, with plain blanks only")
     return text
 
 
 def _prose(text: str) -> str:
     if not is_clean(text, allowed="\n\r\t"):
-        raise ValueError("expected NFC text without control characters")
+        raise ValueError(_CLEAN)
     return text
 
 
@@ -78,9 +80,12 @@ def _public_url(text: str) -> str:
 
 
 Line = Annotated[str, AfterValidator(_line)]
-Label = Annotated[Line, Field(min_length=1, max_length=256)]
+Label = Annotated[str, AfterValidator(_name), Field(min_length=1, max_length=256)]
+"""What two people must read alike, as identifiers and labels of versions."""
 Ref = Label
 """A partner's identifier: a string, never a number."""
+Part = Annotated[Line, Field(min_length=1, max_length=256)]
+"""The name of something in a file."""
 Prose = Annotated[str, Field(max_length=10_000), AfterValidator(_prose)]
 Moment = Annotated[str, Field(max_length=64), AfterValidator(_moment)]
 PublicUrl = Annotated[str, Field(max_length=2048), AfterValidator(_public_url)]
@@ -120,10 +125,10 @@ class SubmitOptions(Contract):
     variable: Annotated[Line, Field(min_length=1, max_length=1024)] | None = Field(
         default=None, description="Another name of `subdataset`."
     )
-    layer: Label | None = None
-    x: Label | None = None
-    y: Label | None = None
-    wkt: Label | None = None
+    layer: Part | None = None
+    x: Part | None = None
+    y: Part | None = None
+    wkt: Part | None = None
     encoding: Label | None = None
     datetime: Moment | None = None
     start_datetime: Moment | None = None
@@ -283,6 +288,29 @@ def caller_error(error: ValidationError) -> CallerError:
     said = "unknown field" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
     value = _shown(first["input"])
     return ParameterInvalid(f"{_field(first)}: {said}, found {value!r}{also}", field=_field(first), value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An element of a list that is none of its kind; whatever is told of it, the others go on."""
+
+    error: CallerError
+
+
+def _or_refused(value: Any, handler: Callable[[Any], Any]) -> Any:
+    try:
+        return handler(value)
+    except ValidationError as error:
+        return Refused(caller_error(error))
+
+
+ONE_BY_ONE = WrapValidator(_or_refused)
+"""Of elements that are refused each on their own; `refusal` tells which are."""
+
+
+def refusal(element: object) -> CallerError | None:
+    """Return why an element of a list is none of its kind, None when it is one."""
+    return element.error if isinstance(element, Refused) else None
 
 
 def _field(problem: ErrorDetails) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from core.b2b import MAX_BATCH, AssetIdText, Contract, Ordinal, Prose
+from core.b2b import MAX_BATCH, ONE_BY_ONE, AssetIdText, Contract, Ordinal, Prose
 from core.errors import ErrorDetail
 from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState
 
@@ -282,14 +282,15 @@ class Decision(Contract):
 class DecisionsRequest(Contract):
     """Body of decisions on many versions; each is taken or refused on its own."""
 
-    decisions: Annotated[list[Decision], Field(min_length=1, max_length=MAX_BATCH)]
+    decisions: Annotated[list[Annotated[Decision, ONE_BY_ONE]], Field(min_length=1, max_length=MAX_BATCH)]
 
 
 class DecisionResult(Contract):
     """What became of one of many decisions: an answer or an error."""
 
-    asset_id: str
-    version_ordinal: int
+    index: int
+    asset_id: str | None = Field(description="Null of what was no decision.")
+    version_ordinal: int | None
     answer: ReviewAnswer | None = None
     error: ErrorDetail | None = None
 

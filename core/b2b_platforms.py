@@ -1,10 +1,11 @@
 """The contract about platforms themselves, for those who run geodag."""
 
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
-from core.b2b import Contract
+from core.b2b import Contract, Line
 from core.b2b_assets import Reason
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -42,3 +43,34 @@ class PlatformList(Contract):
     """200 of platforms."""
 
     platforms: list[PlatformView]
+
+
+class WebhookAddressRequest(Contract):
+    """Body of PUT on a platform's webhook address."""
+
+    url: Annotated[Line, Field(max_length=2048)] | None = Field(
+        description="Where it is told when a submit names no callback_url; null: nowhere."
+    )
+    reason: Reason | None = None
+
+
+class WebhookAddress(Contract):
+    """200 of a webhook address: where a platform is told."""
+
+    platform_id: str
+    url: str | None
+
+
+class WebhookRotation(Contract):
+    """Body of a new webhook secret."""
+
+    reason: Reason | None = None
+
+
+class WebhookSecretMade(Contract):
+    """201: a signing secret, shown this once."""
+
+    secret_id: str
+    secret: str = Field(repr=False, description="`whsec_` and the key in base64, as Standard Webhooks has it.")
+    created_at: datetime
+    former_valid_until: datetime | None = Field(description="The secret before signs too until then; null: none.")

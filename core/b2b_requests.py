@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from core.b2b import MAX_BATCH, Contract, StatusView, SubmitAccepted
+from core.b2b import MAX_BATCH, ONE_BY_ONE, Contract, StatusView, SubmitAccepted
 from core.b2b_assets import Reason
 from core.errors import ErrorDetail
 
@@ -27,7 +27,7 @@ class CancelRequest(Contract):
 class BatchRequest(Contract):
     """Body of a batch: submits as they would be sent one by one."""
 
-    submits: Annotated[list[Json], Field(min_length=1, max_length=MAX_BATCH)]
+    submits: Annotated[list[Annotated[Json, ONE_BY_ONE]], Field(min_length=1, max_length=MAX_BATCH)]
 
 
 class BatchResult(Contract):

@@ -63,6 +63,7 @@ class ErrorDetail(BaseModel):
     next_actions: tuple[str, ...] = Field(default=(), description="Machine-readable ways out.")
     node_id: str | None = Field(default=None, description="The workflow node that failed, in errors of jobs and nodes.")
     attempts: tuple[AttemptFailure, ...] = Field(default=(), description="Newest failures of that node, oldest first.")
+    retry_after_seconds: int | None = Field(default=None, description="When to try again, where that is known.")
 
 
 class Finding(BaseModel):
@@ -179,7 +180,7 @@ class Throttled(TransientError):
 
     def __init__(self, message: str, *, retry_after_seconds: int | None = None, **facts: Any) -> None:
         super().__init__(message, **facts)
-        self.retry_after_seconds = retry_after_seconds
+        self.detail = self.detail.model_copy(update={"retry_after_seconds": retry_after_seconds})
 
 
 class DatabaseUnavailable(TransientError):

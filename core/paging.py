@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
-from core import b2b
 from core.errors import ParameterInvalid
+from core.texts import is_clean
 
 Row = TypeVar("Row")
 Key = tuple[Any, ...]
@@ -79,7 +79,7 @@ def read_text(name: str, params: Mapping[str, str], max_length: int = 256) -> st
         ParameterInvalid: it is empty, too long, or holds what no stored text holds.
     """
     value = params.get(name)
-    if value is not None and not (1 <= len(value) <= max_length and b2b.is_clean(value)):
+    if value is not None and not (1 <= len(value) <= max_length and is_clean(value)):
         raise ParameterInvalid(
             f"{name}: expected 1 to {max_length} printable characters", field=name, value=shown(value)
         )

@@ -28,3 +28,4 @@ class Problem(BaseModel):
     next_actions: list[str] = Field(default_factory=list)
     node_id: str | None = None
     attempts: list[AttemptFailure] = Field(default_factory=list)
+    retry_after_seconds: int | None = Field(default=None, description="As `Retry-After`, for each item of a batch too.")

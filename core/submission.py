@@ -16,6 +16,7 @@ from core.models.business import Platform
 from core.payloads import is_payload
 from core.ports import BlobRef
 from core.sources import UrlSource, check_allowed, parse_url
+from core.texts import is_clean, is_name
 
 Json = dict[str, Any]
 
@@ -74,7 +75,7 @@ def platform_id_of(body: Mapping[str, Any]) -> str:
     if not isinstance(platform_id, str):
         kind = type(platform_id).__name__
         raise ParameterInvalid(f"platform_id is a {kind}; expected a string", field="platform_id", value=kind)
-    if not 1 <= len(platform_id) <= 64 or not b2b.is_clean(platform_id):
+    if not 1 <= len(platform_id) <= 64 or not is_name(platform_id):
         raise ParameterInvalid("platform_id: expected 1 to 64 printable characters", field="platform_id")
     return platform_id
 
@@ -207,7 +208,7 @@ def check_blob_name(name: str, field: str = "blob_name") -> str:
     segments = name.split("/")
     faults = {
         "expected 1 to 1,024 characters": not 1 <= len(name) <= 1024,
-        "expected NFC without control characters": not b2b.is_clean(name),
+        "expected NFC without control characters": not is_clean(name),
         "a backslash is not allowed": "\\" in name,
         "a leading slash is not allowed": name.startswith("/"),
         "empty, . and .. segments are not allowed": any(s in {"", ".", ".."} for s in segments),

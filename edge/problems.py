@@ -27,13 +27,12 @@ def document(detail: ErrorDetail, status: HTTPStatus, instance: str) -> dict[str
     }
 
 
-def headers(
-    detail: ErrorDetail, status: HTTPStatus, cache_control: str = "no-store", retry_after_seconds: int | None = None
-) -> dict[str, str]:
+def headers(detail: ErrorDetail, status: HTTPStatus, cache_control: str = "no-store") -> dict[str, str]:
     """Return the headers that go with it: nobody keeps it, and who may try again learns when."""
     found = {"Cache-Control": cache_control}
     if status is HTTPStatus.UNAUTHORIZED:
         found["WWW-Authenticate"] = "Bearer"
     if detail.classification is not Classification.PERMANENT:
-        found["Retry-After"] = RETRY_AFTER_SECONDS if retry_after_seconds is None else str(retry_after_seconds)
+        known = detail.retry_after_seconds
+        found["Retry-After"] = RETRY_AFTER_SECONDS if known is None else str(known)
     return found

@@ -23,7 +23,6 @@ from core.errors import (
     NotFound,
     ParameterInvalid,
     ParameterMissing,
-    Throttled,
     TransientError,
     Unauthenticated,
 )
@@ -80,11 +79,10 @@ def status_of(error: GeodagError) -> HTTPStatus:
     return HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def problem(detail: ErrorDetail, status: HTTPStatus, instance: str, retry_after_seconds: int | None = None) -> Response:
+def problem(detail: ErrorDetail, status: HTTPStatus, instance: str) -> Response:
     """Return problem details; what is missing has no member."""
     body = to_json(document(identified(detail), status, redact(instance)), inf_nan_mode="strings")
-    said = headers(detail, status, retry_after_seconds=retry_after_seconds)
-    return Response(body, status.value, said, MEDIA_TYPE)
+    return Response(body, status.value, headers(detail, status), MEDIA_TYPE)
 
 
 def parameter_error(error: ValidationError | RequestValidationError, *, drop_source: bool = False) -> GeodagError:
@@ -102,8 +100,7 @@ def parameter_error(error: ValidationError | RequestValidationError, *, drop_sou
 def answer(error: GeodagError, instance: str) -> Response:
     """Return the answer to an error that was raised on purpose; our own are logged with the id that is told."""
     status = status_of(error)
-    wait = error.retry_after_seconds if isinstance(error, Throttled) else None
-    response = problem(error.detail, status, instance, wait)
+    response = problem(error.detail, status, instance)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("request failed", extra={"code": error.detail.code, "path": instance, "reason": str(error)})
     return response

@@ -29,6 +29,7 @@ from core.lifecycle import (
     is_open,
 )
 from core.models.business import ApprovalState, Clearance, ProcessingState
+from core.proxying import ALLOWED
 from core.raster_rules import by_subject
 from core.statuses import ATTEMPT_TRANSITIONS, JOB_TRANSITIONS, NODE_TRANSITIONS
 from function.settings import GatewaySettings
@@ -62,6 +63,16 @@ def access() -> str:
     head = "| door | " + " | ".join(Audience) + " |\n|---|" + "---|" * len(Audience)
     rows = (f"| {door} | " + " | ".join(ACCESS_TABLE[audience][door] for audience in Audience) + " |" for door in Door)
     return "\n".join([head, *rows])
+
+
+def proxying() -> str:
+    """Return the table of what the gateway's proxy lets through."""
+    lines = ["| target | method | paths |", "|---|---|---|"]
+    for target, doors in ALLOWED.items():
+        for method in dict.fromkeys(door.method for door in doors):
+            paths = ", ".join(f"`/{door.prefix}`" for door in doors if door.method == method)
+            lines.append(f"| {target} | {method} | {paths} |")
+    return "\n".join(lines)
 
 
 def versions() -> str:
@@ -160,6 +171,7 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "raster_rules": raster_rules,
     "states": states,
     "access": access,
+    "proxying": proxying,
     "versions": versions,
     "assets": assets,
     "processing": processing,

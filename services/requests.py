@@ -51,6 +51,8 @@ class RequestService:
             error: GeodagError | None = unavailable
             if unavailable is None:
                 try:
+                    if (wrong := b2b.refusal(one)) is not None:
+                        raise wrong
                     accepted = await self._submits.submit(caller, _single(one), _item_key(one, header_key, index))
                 except GeodagError as refused:
                     error = refused

@@ -4,6 +4,7 @@ import logging
 
 from core import lifecycle
 from core.access import Audience, audiences
+from core.b2b import refusal
 from core.b2b_assets import (
     ApproveRequest,
     Comment,
@@ -84,19 +85,23 @@ class ReviewService:
         lifecycle.check_role(Command.APPROVE, caller)
         results: list[DecisionResult] = []
         unavailable: TransientError | None = None
-        for one in body.decisions:
+        for index, one in enumerate(body.decisions):
             answer: ReviewAnswer | None = None
+            wrong = refusal(one)
             error: GeodagError | None = unavailable
             if unavailable is None:
                 try:
+                    if wrong is not None:
+                        raise wrong
                     answer = await self._decide(caller, one)
                 except GeodagError as refused:
                     error = refused
                     unavailable = refused if isinstance(refused, TransientError) else None
             results.append(
                 DecisionResult(
-                    asset_id=one.asset_id,
-                    version_ordinal=one.version_ordinal,
+                    index=index,
+                    asset_id=None if wrong else one.asset_id,
+                    version_ordinal=None if wrong else one.version_ordinal,
                     answer=answer,
                     error=None if error is None else error.detail,
                 )

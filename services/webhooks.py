@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from psycopg import AsyncConnection
 
 from core import webhooks
+from core.b2b_platforms import WebhookAddress, WebhookAddressRequest, WebhookSecretMade
 from core.errors import GeodagError, NotFound
 from core.identity import Caller, Role
 from core.models.business import WebhookDelivery, WebhookSecret
@@ -122,31 +123,40 @@ class WebhookService:
             await _audit(conn, caller, found.platform_id, "webhook_replayed", {"delivery_id": delivery_id})
         return found.model_dump(mode="json")
 
-    async def rotate(self, caller: Caller, platform_id: str) -> dict[str, Any]:
+    async def rotate(self, caller: Caller, platform_id: str, reason: str | None = None) -> WebhookSecretMade:
         """Make a new secret and return it, this once; the one before signs too for a day. Raises `NotFound`."""
         plain = secrets.token_bytes(webhooks.SECRET_BYTES)
         secret_id = secrets.token_hex(8)
         sealed = base64.b64encode(self._sealer.seal(plain, f"webhook|{platform_id}|{secret_id}")).decode()
         async with transaction(self._pool) as conn:
             repository = WebhookRepository(conn)
-            if await PlatformRepository(conn).get(platform_id) is None:
+            if await PlatformRepository(conn).lock(platform_id) is None:
                 raise _unknown(platform_id)
             keep = webhooks.ROTATION.total_seconds()
             created = await repository.add_secret(platform_id, secret_id, sealed, caller.subject, keep)
-            await _audit(conn, caller, platform_id, "webhook_secret_made", {"secret_id": secret_id})
+            valid = len(await repository.secrets_of([platform_id]))
+            await _audit(conn, caller, platform_id, "webhook_secret_made", {"secret_id": secret_id}, reason=reason)
         log.info("webhook secret made", extra={"platform_id": platform_id, "secret_id": secret_id})
-        return {"secret_id": secret_id, "secret": webhooks.show_secret(plain), "created_at": created.isoformat()}
+        return WebhookSecretMade(
+            secret_id=secret_id,
+            secret=webhooks.show_secret(plain),
+            created_at=created,
+            former_valid_until=created + webhooks.ROTATION if valid > 1 else None,
+        )
 
-    async def set_url(self, caller: Caller, platform_id: str, url: str | None) -> None:
+    async def set_url(self, caller: Caller, platform_id: str, wanted: WebhookAddressRequest) -> WebhookAddress:
         """Say where a platform is told when a submit names no callback_url. Raises `ParameterInvalid`, `NotFound`."""
+        url = wanted.url
         if url is not None:
-            check_url(url, self._policy, "webhook_url")
+            check_url(url, self._policy, "url")
         async with transaction(self._pool) as conn:
             platform = await PlatformRepository(conn).get(platform_id)
             if platform is None or not await WebhookRepository(conn).set_url(platform_id, url):
                 raise _unknown(platform_id)
             before = {"webhook_url": platform.webhook_url}
-            await _audit(conn, caller, platform_id, "webhook_address_set", {"webhook_url": url}, before)
+            after = {"webhook_url": url}
+            await _audit(conn, caller, platform_id, "webhook_address_set", after, before, wanted.reason)
+        return WebhookAddress(platform_id=platform_id, url=url)
 
 
 async def _audit(
@@ -156,6 +166,7 @@ async def _audit(
     action: str,
     after: Mapping[str, Any],
     before: Mapping[str, Any] | None = None,
+    reason: str | None = None,
 ) -> None:
     role = min(str(role) for role in caller.roles & ROLES)
     await AuditRepository(conn).add(
@@ -165,6 +176,7 @@ async def _audit(
             action=action,
             actor=caller.subject,
             actor_role=role,
+            reason=reason,
             before=before,
             after=after,
             platform_id=platform_id,

@@ -1,16 +1,21 @@
-"""`geodag webhooks` and `platforms`: how partners were told, and how much they may ask for."""
+"""`geodag webhooks` and `platforms`: how partners are told, with what secret, and how much they may ask for."""
 
 from typing import Annotated
 from urllib.parse import urlencode
 
 import typer
 
+from cli.commands.review import call
 from cli.commands.submit import WrongCommandLine
 from cli.operator import ReasonOption, operate, segment
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, row_table, show
+from cli.target import Target
 
-app = typer.Typer(no_args_is_help=True, help="How partners were told of their requests, as an operator.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="How partners are told of their requests; deliveries, addresses, secrets.",
+)
 platforms = typer.Typer(no_args_is_help=True, help="The registry of partners' platforms, as an operator.")
 
 DELIVERY_COLUMNS = ("delivery_id", "platform_id", "state", "attempts", "last_status", "last_error", "created_at")
@@ -45,6 +50,33 @@ def replay(
     """Send a delivery again under its own id, so that the partner knows it from a new one."""
     answer = operate(home, "POST", f"webhooks/deliveries/{segment(delivery)}/replay", {})
     show(answer, key_value_table("Sent again", answer), as_json=as_json)
+
+
+@app.command()
+def rotate(
+    platform: Annotated[str, typer.Argument(help="Its id.")],
+    reason: ReasonOption = None,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a platform's signing secret, as the admin: shown this once, the one before stays valid for a day."""
+    said = {} if reason is None else {"reason": reason}
+    answer = call(Target.of(home), "admin", "POST", f"/api/platform/webhooks/{segment(platform)}/secrets", said)
+    show(answer, key_value_table("Secret", answer), as_json=as_json)
+
+
+@app.command()
+def address(
+    platform: Annotated[str, typer.Argument(help="Its id.")],
+    url: Annotated[str | None, typer.Argument(help="Where it is told by default; without it nowhere.")] = None,
+    reason: ReasonOption = None,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Say where a platform is told when its submits name no callback, as the admin."""
+    said = {"url": url} | ({} if reason is None else {"reason": reason})
+    answer = call(Target.of(home), "admin", "PUT", f"/api/platform/webhooks/{segment(platform)}", said)
+    show(answer, key_value_table("Address", answer), as_json=as_json)
 
 
 @platforms.command("list")

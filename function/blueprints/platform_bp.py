@@ -37,6 +37,8 @@ def build(gateway: Gateway) -> func.Blueprint:
     add(blueprint, gateway, "platform_approve", endpoints.approve)
     add(blueprint, gateway, "platform_reject", endpoints.reject)
     add(blueprint, gateway, "platform_unpublish", endpoints.unpublish)
+    add(blueprint, gateway, "webhook_address", endpoints.of_webhooks(""))
+    add(blueprint, gateway, "webhook_secret", endpoints.of_webhooks("/secrets"))
     return blueprint
 
 
@@ -72,6 +74,16 @@ class PlatformEndpoints:
         async def order(req: func.HttpRequest) -> func.HttpResponse:
             await self._gateway.auth.caller(req.headers)
             return await self._gateway.proxy(req, f"/api/v1/requests/{segment(req.route_params['request_id'])}/{what}")
+
+        return order
+
+    def of_webhooks(self, what: str) -> Endpoint:
+        """Return the endpoint that proxies one order about how a platform is told."""
+
+        async def order(req: func.HttpRequest) -> func.HttpResponse:
+            await self._gateway.auth.caller(req.headers)
+            platform_id = segment(req.route_params["platform_id"])
+            return await self._gateway.proxy(req, f"/api/v1/webhooks/platforms/{platform_id}{what}")
 
         return order
 

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from core.b2b import MAX_ORDINAL
 from core.openapi import Endpoint, Parameter, document
-from function.contract import assets, operational, platform
+from function.contract import assets, operational, platform, webhooks
 from function.contract.parts import Route
 
 Json = dict[str, Any]
 PATHS: Final[Mapping[str, Json]] = {
     "asset_id": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
     "ordinal": {"type": "integer", "minimum": 0, "maximum": MAX_ORDINAL},
+    "platform_id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"},
     "request_id": {"type": "string", "minLength": 1, "maxLength": 64},
     "job_id": {"type": "string", "minLength": 1, "maxLength": 64},
     "target": {"type": "string", "enum": ["orchestrator", "worker", "serving"]},
@@ -23,7 +24,7 @@ PATHS: Final[Mapping[str, Json]] = {
 }
 
 
-ROUTES: Final[Mapping[str, Route]] = {**platform.ROUTES, **assets.ROUTES, **operational.ROUTES}
+ROUTES: Final[Mapping[str, Route]] = {**platform.ROUTES, **webhooks.ROUTES, **assets.ROUTES, **operational.ROUTES}
 _FLAT_REFS: Final[Json] = {
     "required": ["platform_id", "data_type", "source"],
     "additionalProperties": {"type": "string", "description": "A ref of the platform, instead of platform_refs."},

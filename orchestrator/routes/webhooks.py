@@ -3,32 +3,23 @@
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, Response
 
+from core.b2b_platforms import WebhookAddressRequest, WebhookRotation
 from core.identity import Role
-from orchestrator.deps import context, parsed
+from orchestrator.deps import context, contract_body, json_response
 from orchestrator.strict import StrictRoute
 
 router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"], route_class=StrictRoute)
 
 
-class WebhookAddress(BaseModel):
-    """PUT /api/v1/webhooks/platforms/{platform_id}"""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    url: str | None
-
-
-@router.put("/platforms/{platform_id}", status_code=204)
+@router.put("/platforms/{platform_id}")
 async def set_address(request: Request, platform_id: str) -> Response:
     """Say where a platform is told when a submit names no callback_url; null means nowhere."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.ADMIN)
-    wanted = await parsed(request, WebhookAddress)
-    await ctx.business.webhooks.set_url(caller, platform_id, wanted.url)
-    return Response(status_code=204)
+    wanted = await contract_body(request, WebhookAddressRequest)
+    return json_response(await ctx.business.webhooks.set_url(caller, platform_id, wanted))
 
 
 @router.post("/platforms/{platform_id}/secrets", status_code=201)
@@ -36,8 +27,9 @@ async def rotate(request: Request, platform_id: str) -> Response:
     """Make a new signing secret and show it this once; the one before stays valid for a day."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.ADMIN)
-    made = await ctx.business.webhooks.rotate(caller, platform_id)
-    return JSONResponse(made, 201, {"Cache-Control": "no-store"})
+    body = await contract_body(request, WebhookRotation)
+    made = await ctx.business.webhooks.rotate(caller, platform_id, body.reason)
+    return json_response(made, 201, {"Cache-Control": "no-store"})
 
 
 @router.get("/deliveries")

@@ -15,6 +15,8 @@ FUNCTIONS = {
     "platform_approve": ("POST", "api/platform/approve"),
     "platform_reject": ("POST", "api/platform/reject"),
     "platform_unpublish": ("POST", "api/platform/unpublish"),
+    "webhook_address": ("PUT", "api/platform/webhooks/{platform_id}"),
+    "webhook_secret": ("POST", "api/platform/webhooks/{platform_id}/secrets"),
     "assets": ("GET", "api/assets"),
     "asset": ("GET", ASSET),
     "asset_expose": ("PATCH", ASSET),

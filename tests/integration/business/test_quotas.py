@@ -41,8 +41,8 @@ async def test_a_platform_calls_so_often_at_once_and_then_at_its_rate(business: 
     counts = await business.counts()
     refused = await throttled(business.submit(platform_refs=fresh_refs()))
     assert refused.detail.code == "THROTTLED"
-    assert refused.retry_after_seconds is not None
-    assert 50 <= refused.retry_after_seconds <= 61
+    assert refused.detail.retry_after_seconds is not None
+    assert 50 <= refused.detail.retry_after_seconds <= 61
     assert await business.counts() == counts
     await later(business, 60)
     await business.submit(platform_refs=fresh_refs())
@@ -89,7 +89,7 @@ async def test_so_many_requests_are_open_and_no_more(business: Business) -> None
     second = await business.submit(platform_refs=fresh_refs())
     refused = await throttled(business.submit(platform_refs=fresh_refs()))
     assert (refused.detail.code, refused.detail.value, refused.detail.expected) == ("QUOTA_EXCEEDED", 2, 2)
-    assert refused.retry_after_seconds == 30
+    assert refused.detail.retry_after_seconds == 30
     assert (await business.counts())["requests"] == 2
     await business.finish(await business.job_of(second))
     await business.submit(platform_refs=fresh_refs())

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from core import b2b
 from core.b2b import SubmitAccepted
 from core.b2b_requests import BatchRequest, CancelRequest
 from core.errors import Conflict, DatabaseUnavailable, Forbidden, GeodagError, NotFound
@@ -44,6 +45,27 @@ async def test_each_submit_of_a_batch_is_accepted_or_refused_on_its_own(business
     assert found[6].startswith("req_")
     counts = await business.counts()
     assert (counts["requests"], counts["jobs"], counts["versions"]) == (2, 2, 2)
+
+
+async def test_what_is_no_submit_is_refused_on_its_own_and_throttled_ones_say_when_again(business: Business) -> None:
+    submits: list[Any] = [
+        "x",
+        submit_body(platform_refs=fresh_refs()),
+        None,
+        [],
+        submit_body(platform_refs=fresh_refs()),
+    ]
+    body = b2b.parse(BatchRequest, {"submits": submits})
+    await business.engine.query("UPDATE dagapp.platforms SET max_open_requests = 1 WHERE platform_id = 'ddh'")
+    found = (await business.requests.submit_many(SUBMITTER, body)).results
+    errors = [(r.error.code, r.error.field, r.error.retry_after_seconds) if r.error else None for r in found]
+    assert errors == [
+        ("PARAMETER_INVALID", "body", None),
+        None,
+        ("PARAMETER_INVALID", "body", None),
+        ("PARAMETER_INVALID", "body", None),
+        ("QUOTA_EXCEEDED", errors[4][1] if errors[4] else None, 30),
+    ]
 
 
 async def test_a_batch_that_is_sent_again_under_its_key_gets_the_same_answers(business: Business) -> None:

@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from core.b2b_platforms import WebhookAddressRequest
 from core.errors import NotFound, ParameterInvalid
 from core.outgoing import OutgoingPolicy
 from core.webhooks import EXPIRY
@@ -76,7 +77,7 @@ async def make_due(business: Business) -> None:
 
 async def processed(business: Business, url: str) -> Any:
     """Submit with an address and let the job end."""
-    await service(business).set_url(ADMIN, "ddh", url)
+    await service(business).set_url(ADMIN, "ddh", WebhookAddressRequest(url=url))
     return await business.processed()
 
 
@@ -97,7 +98,7 @@ async def test_a_platform_hears_of_the_end_and_of_the_decision_in_order(business
 
 async def test_a_receiver_that_fails_twice_gets_the_same_delivery_again(business: Business) -> None:
     async with receiver(500, 500) as partner:
-        await service(business).set_url(ADMIN, "ddh", partner.url)
+        await service(business).set_url(ADMIN, "ddh", WebhookAddressRequest(url=partner.url))
         accepted = await business.processed()
         await business.reject(accepted)
         await query(business, "DELETE FROM dagapp.webhook_deliveries WHERE type <> 'rejected'")
@@ -118,7 +119,7 @@ async def test_every_valid_secret_signs_and_the_newest_replaces_the_one_before_t
         await hooks.deliver_due()
         headers, content = partner.seen[0]
         signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + content
-        keys = [base64.b64decode(one["secret"].removeprefix("whsec_")) for one in reversed(shown[1:])]
+        keys = [base64.b64decode(one.secret.removeprefix("whsec_")) for one in reversed(shown[1:])]
         expected = [base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode() for key in keys]
         assert headers["webhook-signature"] == " ".join(f"v1,{text}" for text in expected)
     stored = await query(business, "SELECT sealed FROM dagapp.webhook_secrets")
@@ -183,7 +184,7 @@ async def test_what_nobody_took_for_three_days_expires_and_can_be_replayed(busin
 
 async def test_a_callback_url_of_the_submit_goes_before_the_platforms_own(business: Business) -> None:
     async with receiver() as partner, receiver() as other:
-        await service(business).set_url(ADMIN, "ddh", other.url)
+        await service(business).set_url(ADMIN, "ddh", WebhookAddressRequest(url=other.url))
         await business.processed(callback_url=partner.url)
         await service(business).deliver_due()
         assert len(partner.seen) == 2
@@ -217,8 +218,11 @@ async def test_an_unreadable_secret_is_logged_and_costs_no_delivery(business: Bu
 
 async def test_wrong_addresses_and_platforms_are_refused(business: Business) -> None:
     with pytest.raises(ParameterInvalid):
-        await service(business).set_url(ADMIN, "ddh", "http://10.0.0.1/")
-    for call in (service(business).set_url(ADMIN, "nobody", None), service(business).rotate(ADMIN, "nobody")):
+        await service(business).set_url(ADMIN, "ddh", WebhookAddressRequest(url="http://10.0.0.1/"))
+    for call in (
+        service(business).set_url(ADMIN, "nobody", WebhookAddressRequest(url=None)),
+        service(business).rotate(ADMIN, "nobody"),
+    ):
         with pytest.raises(NotFound):
             await call
 

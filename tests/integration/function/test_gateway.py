@@ -48,6 +48,8 @@ MUTATIONS = (
     ("POST", "/api/platform/requests/x/resubmit", "/api/v1/requests/x/resubmit", "submitter"),
     ("POST", "/api/platform/validate", "/api/v1/validate", "submitter"),
     ("POST", "/api/platform/uploads", "/api/v1/uploads", "submitter"),
+    ("PUT", "/api/platform/webhooks/nobody", "/api/v1/webhooks/platforms/nobody", "admin"),
+    ("POST", "/api/platform/webhooks/nobody/secrets", "/api/v1/webhooks/platforms/nobody/secrets", "admin"),
     *(
         (method, f"/api/assets/{ASSET}{what}", f"/api/v1/assets/{ASSET}{what}", role)
         for method, what, role in DECISIONS

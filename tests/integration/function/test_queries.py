@@ -20,7 +20,7 @@ CHECKED = {
 
 def placed(template: str) -> str:
     """Return a path of a route."""
-    places = {"{asset_id}": ASSET, "{ordinal:int}": "0", "{request_id}": "x", "{job_id}": "x"}
+    places = {"{asset_id}": ASSET, "{ordinal:int}": "0", "{request_id}": "x", "{platform_id}": "ddh", "{job_id}": "x"}
     for place, value in places.items():
         template = template.replace(place, value)
     return f"/{template}"

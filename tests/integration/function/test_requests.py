@@ -89,7 +89,7 @@ async def test_a_batch_of_submits_has_a_result_each(platform: Platform) -> None:
     assert [r.accepted is not None for r in results] == [True, False, True]
     assert results[1].error is not None
     assert results[1].error.code == "FILE_NOT_FOUND"
-    for wrong in ({"submits": []}, {"submits": bodies * 34}, {}, {"submits": ["x"]}):
+    for wrong in ({"submits": []}, {"submits": bodies * 34}, {}, {"submits": {}}):
         assert (await platform.call("POST", "/api/platform/submit/batch", body=wrong)).status == 422
     assert (await platform.call("POST", "/api/platform/submit/batch", "reviewer", {"submits": bodies})).status == 403
 

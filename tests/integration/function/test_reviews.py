@@ -145,6 +145,14 @@ async def test_many_versions_are_decided_in_one_call(platform: Platform) -> None
         "PARAMETER_INVALID",
         "approved",
     ]
+    odd: list[Any] = [{"asset_id": assets[1]}, "reject", decisions[1] | {"reason": "blurred"}]
+    reply = await platform.call("POST", "/api/assets/reviews/decisions", "reviewer", {"decisions": odd})
+    results = DecisionsAnswer.model_validate_json(json.dumps(reply.body)).results
+    assert [(r.index, r.asset_id, r.error.field if r.error else None) for r in results] == [
+        (0, None, "version_ordinal"),
+        (1, None, "body"),
+        (2, assets[1], "clearance_level"),
+    ]
     for wrong in ({"decisions": []}, {"decisions": decisions * 34}, {}):
         assert (await platform.call("POST", "/api/assets/reviews/decisions", "reviewer", wrong)).status == 422
 
