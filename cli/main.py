@@ -4,7 +4,20 @@ import sys
 
 import typer
 
-from cli.commands import database, dead_letters, job, operate, pausing, review, steward, submit, up, webhooks, workflow
+from cli.commands import (
+    database,
+    dead_letters,
+    job,
+    operate,
+    pausing,
+    report,
+    review,
+    steward,
+    submit,
+    up,
+    webhooks,
+    workflow,
+)
 from cli.errors import CliError, show_error
 
 app = typer.Typer(
@@ -22,6 +35,7 @@ app.command()(review.assets)
 app.command()(review.versions)
 app.command()(review.version)
 app.command()(review.stac)
+app.command()(report.report)
 for command in (
     steward.reviews,
     steward.decide,

@@ -84,6 +84,29 @@ class Route(Facts):
     tiles_path: str | None
 
 
+class VersionReport(BaseModel):
+    """What validation said about a version."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version_label: str
+    processing_state: ProcessingState
+    report: dict[str, Any] | None
+    error: dict[str, Any] | None
+    created_at: datetime
+
+
+def find_report(conn: Connection[Any], asset_id: str, ordinal: int) -> VersionReport | None:
+    """Return the report of one version."""
+    with conn.cursor(row_factory=class_row(VersionReport)) as cursor:
+        cursor.execute(
+            "SELECT version_label, processing_state, report, error, created_at FROM dagserve.reports"
+            " WHERE asset_id = %s AND version_ordinal = %s",
+            (asset_id, ordinal),
+        )
+        return cursor.fetchone()
+
+
 def find_route(conn: Connection[Any], asset_id: str, ordinal: int | None) -> Route | None:
     """Return one version of an asset; without an ordinal the latest approved one. One read by primary key."""
     with conn.cursor(row_factory=class_row(Route)) as cursor:

@@ -13,6 +13,7 @@ from repositories.routes import probe
 from serving import errors
 from serving.documents import Catalogue, documents_router, downloads_router
 from serving.files import VersionFiles
+from serving.reports import Reports, reports_router
 from serving.routing import Gate
 from serving.settings import ServingSettings
 from serving.tiles import VersionTiler
@@ -41,6 +42,7 @@ def create_app(settings: ServingSettings) -> FastAPI:
     app.include_router(VersionTiler(gate=gate, files=files, public_url=settings.public_serving_url).router)
     app.include_router(documents_router(gate, Catalogue(pool), files))
     app.include_router(downloads_router(gate, files))
+    app.include_router(reports_router(gate, Reports(pool, files)))
     app.include_router(_health_router(pool, settings))
     return app
 

@@ -97,6 +97,7 @@ async def test_the_three_jobs_of_the_specification_make_a_version_one_after_the_
     row = await business.row(accepted)
     assert (row["processing_state"], row["content_hash"], row["blob_size_bytes"]) == ("completed", "c" * 64, 1234)
     assert row["render"] == {"bidx": [1], "rescale": [[0, 1]]}
+    assert row["report"]["verdict"] == "accept"
     assert [one[0] for one in await business.audit(accepted)] == ["submitted", "processed"]
     await business.approve(accepted)
     assert await business.catalogued(accepted) is not None

@@ -56,6 +56,7 @@ ALLOWED: dict[str, Cells] = {
     },
     roles.SERVING: {
         "dagserve.routes": READ,
+        "dagserve.reports": READ,
         "geo.by_a_worker": READ,
         "pgstac.items": READ,
         "pgstac.collections": READ,
