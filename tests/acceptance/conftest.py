@@ -12,6 +12,7 @@ from cli.stack.cluster import LOCAL_CONFIG
 from cli.stack.layout import REPOSITORY, Shape
 from cli.stack.stack import Stack
 from tests.acceptance.platform import Platform
+from tests.support import spec_workflows
 
 LEASE_SECONDS = 6.0
 THRESHOLD_SECONDS = 7.0
@@ -41,6 +42,8 @@ def platform(home: Path) -> Iterator[Platform]:
     (workflows / "broken.yaml").write_text(BROKEN_WORKFLOW)
     (workflows / "canary.yaml").write_text(canary_workflow((workflows / "raster_ingest.yaml").read_text()))
     (workflows / "small_tiles.yaml").write_text(small_tiles_workflow((workflows / "raster_tiled.yaml").read_text()))
+    (workflows / "raster_processing.yaml").write_text(spec_workflows.structure())
+    (workflows / "raster_tiled_processing.yaml").write_text(spec_workflows.tiled())
     journal = home / "journal.txt"
     orchestrator = {
         "WORKFLOWS_DIR": str(workflows),

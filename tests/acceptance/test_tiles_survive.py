@@ -1,0 +1,92 @@
+"""Tiles whose workers are killed at random moments come out, byte by byte, as if nothing had happened."""
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.acceptance.conftest import SMALL_TILES
+from tests.acceptance.platform import Json, Platform
+from tests.acceptance.rasters import geotiff, terrain
+from tests.support.waiting import wait_until
+
+SIZE, TILES, KILLS = 5000, 25, 5
+"""50 MB of int16 in tiles of 1,024 pixels."""
+SECONDS = 120
+SOURCE = "ddh/in-pieces.tif"
+
+
+@pytest.fixture(scope="module")
+def source(platform: Platform) -> str:
+    """Return where the raster lies."""
+    path = platform.stack.home.blobs / "bronze" / SOURCE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tile = terrain(1000, 1000)
+    path.write_bytes(geotiff(np.tile(tile, (1, SIZE // 1000, SIZE // 1000)), crs="EPSG:32633"))
+    assert path.stat().st_size > 50e6
+    return f"bronze/{SOURCE}"
+
+
+def start(platform: Platform, source: str, name: str) -> str:
+    """Start a tiled job and return its id; everything that comes out is the same but for the folder."""
+    about = {"asset_id": "a" * 32, "version_ordinal": 0, "revision": 1, "request_id": "r", "platform_id": "ddh"}
+    texts = {"version_label": "v1", "title": "t", "collection_id": "ddh-raster", "collection_title": "t"}
+    place = {"item_id": "tiled-v0", "href": "http://127.0.0.1/download/a?version=0", "output_prefix": f"silver/{name}"}
+    options = {"options": {"datetime": "2024-05-01T10:00:00Z", "raster_type": "elevation"}}
+    given = {"source": source, "tile_pixels": 1024, **about, **texts, **place, **options}
+    return platform.create_job(SMALL_TILES, given)
+
+
+def tiles_done(platform: Platform, job_id: str) -> int:
+    statement = "SELECT count(*) FROM dagapp.dag_node_states WHERE job_id = %s AND parent_node_id = 'tiles'"
+    return int(platform.value(f"{statement} AND status = 'COMPLETED'", job_id))
+
+
+def worker_at_a_tile(platform: Platform, job_id: str) -> str | None:
+    """Return a part that holds the lease of a tile right now."""
+    found = platform.rows(
+        "SELECT w.pid FROM dagapp.dag_attempts AS a JOIN dagapp.dag_workers AS w ON w.worker_id = a.worker_id"
+        " WHERE a.job_id = %s AND a.node_id LIKE 'tiles%%' AND a.state = 'leased'",
+        job_id,
+    )
+    names = {platform.stack.pid(name): name for name in platform.stack.shape.worker_names}
+    return next((names[row["pid"]] for row in found if row["pid"] in names), None)
+
+
+def finished(platform: Platform, job_id: str) -> Json:
+    """Return the outputs of a job once it is completed."""
+
+    def final() -> Json | None:
+        (row,) = platform.rows("SELECT status, outputs, error FROM dagapp.dag_jobs WHERE job_id = %s", job_id)
+        return row if row["status"] in ("COMPLETED", "FAILED", "CANCELLED") else None
+
+    row: Any = wait_until(final, f"job {job_id} final", SECONDS, every=0.1)
+    assert row["status"] == "COMPLETED", row
+    return dict(row["outputs"])
+
+
+def result(platform: Platform, outputs: Json) -> Json:
+    """Return everything that came out but names of attempts: digests, item, rendering, and the tiles' bytes."""
+    blobs = platform.stack.home.blobs
+    listed = json.loads((blobs / outputs.pop("tiles_path")).read_text())
+    overview = (blobs / outputs.pop("blob_path")).read_bytes()
+    tiles = [(one, (blobs / one.pop("blob_path")).read_bytes()) for one in listed["tiles"]]
+    return {"outputs": outputs, "listed": listed, "overview": overview, "tiles": tiles}
+
+
+def test_five_kills_change_no_byte(platform: Platform, source: str) -> None:
+    undisturbed = result(platform, finished(platform, start(platform, source, "undisturbed")))
+    job_id = start(platform, source, "killed")
+    for threshold in sorted(random.Random(7).sample(range(TILES // 2), KILLS)):
+
+        def victim(least: int = threshold) -> str | None:
+            return worker_at_a_tile(platform, job_id) if tiles_done(platform, job_id) >= least else None
+
+        platform.stack.kill(wait_until(victim, f"a worker at a tile after {threshold}", SECONDS, every=0.02) or "")
+    found = result(platform, finished(platform, job_id))
+    lost = "SELECT count(*) FROM dagapp.dag_attempts WHERE job_id = %s AND state = 'expired'"
+    assert platform.value(lost, job_id) >= 1
+    assert len(found["tiles"]) == TILES
+    assert found == undisturbed
