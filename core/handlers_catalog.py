@@ -62,6 +62,8 @@ class HandlerSpec:
     staged: tuple[str, ...] = ()
     """Names of params that are blob paths (`container/name`): the worker stages them and hands over local paths.
     `list.name` means that name in each object of a list. What is null is left out."""
+    sidecars: bool = False
+    """True when the small files beside a staged raster (world file, .prj, .aux.xml, .msk) are staged too, by name."""
     database: bool = False
     """True when the handler writes to pgstac or geo tables through its context (inline handlers only)."""
     reusable: int = 0
@@ -320,6 +322,7 @@ _SPECS = (
         RasterValidateOutput,
         1800,
         staged=("source",),
+        sidecars=True,
         description="Header, then every block; verdict and findings.",
     ),
     HandlerSpec(
@@ -341,6 +344,7 @@ _SPECS = (
         CreateCogOutput,
         7200,
         staged=("source",),
+        sidecars=True,
         description="Cloud Optimized GeoTIFF with the profile of its type.",
     ),
     HandlerSpec(
@@ -351,6 +355,7 @@ _SPECS = (
         TilingSchemeOutput,
         600,
         staged=("source",),
+        sidecars=True,
         description="Grid of the output of a large raster and its tiles.",
     ),
     HandlerSpec(
@@ -361,6 +366,7 @@ _SPECS = (
         ProcessTileOutput,
         3600,
         staged=("source",),
+        sidecars=True,
         reusable=1,
         description="One tile of a large raster as a COG, the same pixels as in the COG of the whole.",
     ),

@@ -102,7 +102,10 @@ class BlobRepository(Protocol):
         """Return size and ETag."""
 
     async def stage(self, ref: BlobRef, scratch: Path) -> Path:
-        """Return a local path a subprocess can read; downloads into `scratch` where the blob is not local."""
+        """Return a local path a subprocess can read; downloads into `scratch` where the blob is not local.
+
+        Blobs of one folder come to lie in one folder, under their own names.
+        """
 
     async def upload(self, source: Path, ref: BlobRef) -> BlobInfo:
         """Store a local file under a new name, atomically: readers see all of it or nothing."""

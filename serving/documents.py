@@ -68,7 +68,16 @@ class Catalogue:
             document = published_item(conn, route.stac_collection_id, route.stac_item_id)
         if document is None:
             log.error("approved version is not in the catalogue", extra={"item_id": route.stac_item_id})
-        return document
+            return None
+        return with_null_code(document)
+
+
+def with_null_code(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item whose CRS has no code with the null that says so; pgstac drops nulls of properties."""
+    properties = item.get("properties", {})
+    if "proj:wkt2" in properties or "proj:projjson" in properties:
+        return item | {"properties": {"proj:code": None} | properties}
+    return item
 
 
 def documents_router(gate: Gate, catalogue: Catalogue, files: VersionFiles) -> APIRouter:

@@ -23,7 +23,7 @@ from handlers.json_values import to_json
 from handlers.registry import WALKS, resolve
 from worker.batches import run_batch
 from worker.child_process import ChildDied, Listener, PeakMemory
-from worker.files import output_blob, place_scratch
+from worker.files import output_blob, place_scratch, stage_sidecars
 from worker.frames import BrokenFrame, Done, Log, Note, Progress, Run, Saved
 from worker.journal import Journal
 from worker.pool import ProcessPool, TimedOut
@@ -183,6 +183,8 @@ class Executor:
                 params[outer] = [{**one, inner: await self._stage(one[inner], scratch)} for one in params[outer]]
             elif params.get(outer) is not None:
                 params[outer] = await self._stage(params[outer], scratch)
+                if task.spec.sidecars:
+                    await stage_sidecars(self._tools.blobs, BlobRef.parse(task.message.params[outer]), scratch)
         return params | await self._peeked(task, scratch) if task.spec.peeked else params
 
     async def _stage(self, path: str, scratch: Path) -> str:

@@ -1,12 +1,14 @@
 """Scratch folders of tasks and the files that leave them."""
 
+import asyncio
 import stat
 from pathlib import Path
 
-from core.errors import GeodagError
+from core.errors import DataError, GeodagError, ParameterInvalid
 from core.payloads import is_payload
-from core.ports import BlobRef
+from core.ports import BlobRef, BlobRepository
 from core.wire import TaskMessage
+from handlers.raster.sidecar_names import names_beside
 from worker.state_dir import file_name
 
 
@@ -33,6 +35,21 @@ def output_blob(message: TaskMessage, place: str, scratch: Path, file: str) -> t
     if is_payload(ref.container, ref.name):
         raise GeodagError("files cannot be written among the stored values of jobs", field="output_prefix")
     return source, ref
+
+
+async def stage_sidecars(blobs: BlobRepository, ref: BlobRef, scratch: Path) -> None:
+    """Stage the small files beside a raster that are there, next to it."""
+    folder, slash, raster = ref.name.rpartition("/")
+
+    async def stage(name: str) -> None:
+        beside = BlobRef(ref.container, f"{folder}{slash}{name}")
+        try:
+            await blobs.stat(beside)
+        except (DataError, ParameterInvalid):
+            return  # there is none, or its name would be no blob's
+        await blobs.stage(beside, scratch)
+
+    await asyncio.gather(*map(stage, names_beside(raster)))
 
 
 def _is_plain_file(path: Path) -> bool:

@@ -14,7 +14,8 @@ from handlers import archives
 from handlers.context import ProcessContext
 from handlers.raster import crs as crs_rules
 from handlers.raster.findings import Findings
-from handlers.raster.sidecars import Beside, Said, assemble, beside, role_of
+from handlers.raster.sidecar_names import role_of
+from handlers.raster.sidecars import Beside, Said, assemble, beside
 from handlers.raster.sniff import Kind, sniff
 from handlers.raster.tiff import Directory
 
@@ -51,7 +52,7 @@ def received(
             findings.stop(
                 "PARAMETER_INVALID", "member", "the file is no archive, it has no members", value=member[:100]
             )
-        yield Delivered(source, source.name, beside(source.name, source.parent.iterdir()))
+        yield Delivered(source, source.name, beside(source))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -5,6 +5,7 @@ An `.ovr` is not needed: overviews are always made from the pixels.
 """
 
 import math
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from handlers.raster import crs as crs_rules
 from handlers.raster.findings import Findings
 from handlers.raster.limits import LIMITS
 from handlers.raster.nodata import parse_nodata
+from handlers.raster.sidecar_names import names_beside, role_of
 from handlers.raster.sniff import Kind, sniff
 from handlers.raster.tiff import Directory, HeaderError, read_directories
 
@@ -27,7 +29,6 @@ MAX_WORLD_FILE_BYTES: Final = 4096
 MAX_PRJ_BYTES: Final = crs_rules.MAX_CRS_TEXT
 MAX_AUX_BYTES: Final = 2 << 20
 MAX_DEPTH: Final = 16
-_WORLD_ENDINGS: Final = (".tfw", ".tifw", ".tiffw", ".wld")
 _KEPT_OF_BAND: Final = frozenset(
     {"Description", "UnitType", "Offset", "Scale", "ColorInterp", "ColorTable", "CategoryNames", "Metadata"}
 )
@@ -59,21 +60,12 @@ class Said:
     document: Element | None = None
 
 
-def role_of(name: str, raster: str) -> str | None:
-    """Return what a file is to a raster in the same folder, judged by both names; None when nothing."""
-    low, base = name.lower(), raster.lower()
-    stem = base.rpartition(".")[0] or base
-    endings = {f"{base}.aux.xml": "aux", f"{stem}.aux.xml": "aux", f"{base}.msk": "mask", f"{base}.ovr": "overviews"}
-    endings |= {f"{stem}.prj": "prj"} | {stem + ending: "world" for ending in _WORLD_ENDINGS}
-    return endings.get(low)
-
-
-def beside(raster: str, files: Iterable[Path]) -> Beside:
-    """Return the sidecars of a raster among files; of several of one role the first by name."""
+def beside(raster: Path) -> Beside:
+    """Return the sidecars that lie beside a raster; of several of one role the first by name."""
     found: dict[str, Path] = {}
-    for path in sorted(files):
-        role = role_of(path.name, raster)
-        if role:
+    for path in sorted(raster.with_name(name) for name in names_beside(raster.name)):
+        role = role_of(path.name, raster.name)
+        if role and os.path.lexists(path):
             found.setdefault(role, path)
     return Beside(found)
 

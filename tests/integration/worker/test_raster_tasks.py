@@ -1,11 +1,16 @@
 """The real raster handlers inside the real jail."""
 
+import asyncio
+import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import rasterio
+from rasterio.crs import CRS
+from rasterio.errors import NotGeoreferencedWarning
 from rasterio.transform import from_origin
 
 from core.handlers_catalog import HEAVY_QUEUE
@@ -140,3 +145,35 @@ async def test_a_tile_that_is_there_and_whole_is_not_made_again(
         item = output(await dispatch.result("job_item_0", 60))
     assert {Path(item[name]).name for name in ("blob_path", "tiles_path")} == {"overview.tif", "tiles.json"}
     assert item["stac_item"]["properties"]["geodag:tile_count"] == 1
+
+
+class Remote(FolderBlobRepository):
+    """Blobs that are not on this machine: what is staged is copied to scratch under its own name."""
+
+    async def stage(self, ref: BlobRef, scratch: Path) -> Path:
+        found = await super().stage(ref, scratch)
+        return Path(await asyncio.to_thread(shutil.copyfile, found, scratch / found.name))
+
+
+async def test_sidecars_of_a_blob_come_to_the_jail_from_wherever_blobs_are(
+    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """World file and .prj give the place; what is not named after the raster stays where it is."""
+    blobs = Remote(Path(environment["BLOB_ROOT"]))
+    plain = {"driver": "GTiff", "width": 400, "height": 300, "count": 1, "dtype": "float32"}
+    with (
+        warnings.catch_warnings(action="ignore", category=NotGeoreferencedWarning),
+        rasterio.open(tmp_path / "dem.tif", "w", **plain) as dst,
+    ):
+        dst.write(HEIGHT, 1)
+    (tmp_path / "dem.TFW").write_text("30\n0\n0\n-30\n500015\n4999985\n")
+    (tmp_path / "dem.prj").write_text(CRS.from_epsg(32631).to_wkt())
+    (tmp_path / "other.prj").write_text("no CRS at all")
+    for name in ("dem.tif", "dem.TFW", "dem.prj", "other.prj"):
+        await blobs.upload(tmp_path / name, BlobRef("bronze", f"in/{name}"))
+    async with running(blobs):
+        await dispatch("job_validate_0", "raster.validate", {"source": "bronze/in/dem.tif"}, timeout_seconds=60)
+        validated = output(await dispatch.result("job_validate_0", 60))
+    raster = validated["raster"]
+    assert (raster["crs_code"], raster["sidecars"]) == ("EPSG:32631", ["prj", "world"])
+    assert raster["bounds"] == [5e5, 5e6 - 9000, 5e5 + 12000, 5e6]

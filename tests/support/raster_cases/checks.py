@@ -222,7 +222,7 @@ def absent(seen: Seen, secret: str) -> None:
 
 
 def code(seen: Seen, code: str | None) -> None:
-    assert seen.item["properties"].get("proj:code") == code, "pgstac leaves out what is null"
+    assert seen.item["properties"]["proj:code"] == code
 
 
 def member(seen: Seen, name: str) -> None:
