@@ -5,19 +5,28 @@ import hashlib
 import hmac
 import json
 import threading
-from collections import Counter
+import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Final
 
+from core.problem import Problem
 from scripts.demo_check import tile_of
 from tests.acceptance.platform import FINAL_STATES, Answer, Json, Platform, http
 from tests.support.contract import Contract
 from tests.support.waiting import wait_until
 
 PARTNER = "submitter-ddh"
+KINDS: Final = {
+    "tiles": ("image/png",),
+    "preview": ("image/png",),
+    "stac": ("application/geo+json", "application/json"),
+    "download": ("image/tiff",),
+}
+"""What a door of serving gives to those who may see."""
 FAILURES = 2
 """How often the receiver refuses the delivery that comes first."""
 
@@ -28,15 +37,16 @@ class Receiver:
 
     url: str = ""
     seen: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-    tries: Counter[str] = field(default_factory=Counter)
+    times: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """When each delivery was tried."""
     first: str | None = None
 
     def take(self, headers: dict[str, str], content: bytes) -> int:
         """Return the status that a delivery gets."""
         delivery_id = headers["webhook-id"]
         self.first = self.first or delivery_id
-        self.tries[delivery_id] += 1
-        if delivery_id == self.first and self.tries[delivery_id] <= FAILURES:
+        self.times[delivery_id].append(time.monotonic())
+        if delivery_id == self.first and len(self.times[delivery_id]) <= FAILURES:
             return 503
         self.seen.append((headers, content))
         return 204
@@ -89,6 +99,7 @@ class Story:
         served = http("GET", f"{platform.gateway}/api/openapi.json")
         assert served.status == 200
         self.contract = Contract(served.json)
+        self.serving = Contract(serving_document(http("GET", f"{platform.serving}/openapi.json").json))
         self.judged = 0
 
     def call(self, method: str, path: str, who: str | None = PARTNER, body: Any = None, **headers: str) -> Answer:
@@ -116,7 +127,11 @@ class Story:
         """Upload a file and return what a submit says of it."""
         wish = {"platform_id": "ddh", "filename": filename, "size_bytes": len(content)}
         address = self.ok("POST", "platform/uploads", body=wish, status=201)
-        assert http("PUT", address["upload_url"], body=content).status in {200, 201, 204}
+        put = http("PUT", address["upload_url"], body=content)
+        assert (put.status, put.json["size_bytes"]) == (201, len(content))
+        assert {name: put.json[name] for name in ("container_name", "blob_name")} == {
+            name: address[name] for name in ("container_name", "blob_name")
+        }
         return {name: address[name] for name in ("container_name", "blob_name")}
 
     def body(self, dataset: str, label: str, source: Json, **more: Any) -> Json:
@@ -153,7 +168,28 @@ class Story:
 
     def doors(self, asset: str, who: str | None, query: str = "") -> set[int]:
         """Return the answers of every content door."""
-        headers = {} if who is None else self.platform.as_(who)
         x, y = tile_of(10.08, 49.94, 11)
-        urls = self.platform.doors(asset, f"11/{x}/{y}", query).values()
-        return {http("GET", url, headers=headers).status for url in urls}
+        urls = self.platform.doors(asset, f"11/{x}/{y}", query)
+        return {self.door(name, url, who).status for name, url in urls.items()}
+
+    def door(self, name: str, url: str, who: str | None) -> Answer:
+        """Ask a content door of serving and judge the answer by serving's document."""
+        answer = http("GET", url, headers={} if who is None else self.platform.as_(who))
+        complaints = self.serving.complaints("GET", url, answer.status, answer.headers, answer.body)
+        assert complaints == [], (name, answer.body[:1000])
+        self.judged += 1
+        return answer
+
+
+def serving_document(served: Json) -> Json:
+    """Return serving's document with what FastAPI can not know of it: that every refusal is a problem."""
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas = served.setdefault("components", {}).setdefault("schemas", {})
+    schemas.update(problem.pop("$defs", {}), Problem=problem)
+    refusal = {"content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    for path, item in served["paths"].items():
+        kinds = KINDS.get(path.split("/")[1], ()) if not path.endswith(".json") else ()
+        for operation in item.values():
+            good = operation["responses"]["200"] | ({"content": {kind: {} for kind in kinds}} if kinds else {})
+            operation["responses"] = {"200": good, "default": refusal}
+    return served

@@ -4,14 +4,16 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from cli.stack.layout import REPOSITORY
 from core.identity import CALLER_HEADER
+from core.webhooks import RETRY_SECONDS
 from tests.acceptance import rasters
-from tests.acceptance.platform import Json, Platform, http
+from tests.acceptance.platform import Json, Platform
 from tests.acceptance.story import FAILURES, PARTNER, Receiver, Story, receiving
 from tests.support.waiting import wait_until
 
@@ -30,19 +32,15 @@ def story(platform: Platform, receiver: Receiver) -> Story:
 def test_three_versions_of_a_dataset_from_their_submits_to_the_public_and_back(
     platform: Platform, story: Story, receiver: Receiver
 ) -> None:
-    rotated = http(
-        "POST",
-        f"{platform.orchestrator}/api/v1/webhooks/platforms/ddh/secrets",
-        headers=platform.as_gateway("admin"),
-    )
-    assert rotated.status == 201
+    assert story.refused("POST", "platform/webhooks/ddh/secrets", body={}) == (403, "FORBIDDEN")
+    secret = story.ok("POST", "platform/webhooks/ddh/secrets", "admin", {"reason": "first secret"}, 201)["secret"]
     source = story.upload(rasters.geotiff(rasters.terrain(120, 160)), "dem.tif")
     asset, first = version_one_is_sent_twice_rejected_once_and_approved(story, source)
     second = version_two_fails_is_mended_and_approved(story, asset, source)
     third = version_three_comes_in_a_batch_is_approved_and_revoked(story, asset, source)
     the_public_sees_it_while_it_may(story, asset)
     what_is_listed(story, asset)
-    what_was_told(story, receiver, rotated.json["secret"], first, second, third)
+    what_was_told(story, receiver, secret, first, second, third)
     assert story.judged > 30  # how many more depends on how often it polls
 
 
@@ -142,7 +140,7 @@ def the_public_sees_it_while_it_may(story: Story, asset: str) -> None:
     assert raised["clearance_state"] == "public"
     wait_until(lambda: story.doors(asset, None) == {200}, "every door is open", 5)
     assert story.doors(asset, None, "?version=0") == {404}
-    assert http("GET", f"{story.platform.serving}/stac/{asset}").json["id"] == f"{asset}-v1"
+    assert story.door("stac", f"{story.platform.serving}/stac/{asset}", None).json["id"] == f"{asset}-v1"
     lower = {"clearance_level": "ouo", "reason": "licence ended"}
     assert story.refused("POST", f"assets/{asset}/clearance", "reviewer", lower)[0] == 403
     assert story.ok("POST", f"assets/{asset}/clearance", "admin", lower)["clearance_state"] == "ouo"
@@ -181,11 +179,16 @@ def what_was_told(
         *((kind, second[1]) for kind in ("completed", "pending_review", "approved")),
         *((kind, third) for kind in ("completed", "pending_review", "approved", "revoked")),
     }
-    proxy = "proxy/orchestrator/api/v1/webhooks/deliveries"
-    if receiver.tries[str(receiver.first)] <= FAILURES:
-        story.ok("POST", f"{proxy}/{receiver.first}/replay", "operator", {}, status=202)
-    wait_until(lambda: expected <= set(receiver.told()), "everything is told", 60)
-    assert receiver.tries[str(receiver.first)] == FAILURES + 1
+    wait_until(lambda: expected <= set(receiver.told()), "everything is told, what failed by its backoff", 60)
+    tries = receiver.times[str(receiver.first)]
+    pauses = [after - before for before, after in pairwise(tries)]
+    assert len(tries) == FAILURES + 1
+    assert all(least * 0.9 <= pause <= least + 20 for pause, least in zip(pauses, RETRY_SECONDS, strict=False)), pauses
+    deliveries = story.ok("GET", "proxy/orchestrator/api/v1/webhooks/deliveries?limit=1000", "operator")["deliveries"]
+    (late,) = [one for one in deliveries if one["delivery_id"] == receiver.first]
+    assert (late["state"], late["attempts"], late["last_status"]) == ("delivered", FAILURES + 1, 204)
+    audited = story.ok("GET", "admin/audit?action=webhook_replayed", "operator")["entries"]
+    assert audited == []  # nobody helped
     assert len({headers["webhook-id"] for headers, _ in receiver.seen}) == len(receiver.seen)
     receiver.check_signatures(secret)
 

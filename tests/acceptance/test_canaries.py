@@ -161,10 +161,10 @@ def dump(platform: Platform) -> str:
     return done.stdout.decode()
 
 
-def logs(platform: Platform) -> str:
-    """Return what every process has logged, and what workers keep on disk of results."""
+def logs(platform: Platform, without: str | None = None) -> str:
+    """Return what every process has logged, and what workers keep on disk of results; `without` leaves one out."""
     root = platform.stack.home.root
-    found = sorted((root / "logs").glob("*"))
+    found = [path for path in sorted((root / "logs").glob("*")) if without is None or without not in path.name]
     assert len(found) >= 6
     kept = [path for path in root.glob("workers/**/*") if path.is_file()]
     return "\n".join(path.read_text(errors="replace") for path in (*found, *kept))
@@ -182,7 +182,12 @@ def test_no_canary_is_found_where_it_must_not_be(platform: Platform, partner: Pa
     )
     story.told.pop()  # the address is what the partner asked for
     upload_token = grant.json["upload_url"].rpartition("/")[2].partition("?")[0]
-    assert http("PUT", grant.json["upload_url"], body=b"not a raster").status in {200, 201, 204}
+    whole = rasters.geotiff(rasters.terrain(64, 64))
+    broken = whole[: len(whole) // 2]
+    assert http("PUT", grant.json["upload_url"], body=broken).status in {200, 201, 204}
+    source = {name: grant.json[name] for name in ("container_name", "blob_name")}
+    torn = story.submit("canary-torn", SAS, source=source, workflow_id="raster_ingest")
+    assert (torn["state"], torn["errors"][0]["user_fixable"]) == ("failed", True), torn
     asset = good["asset_id"]
     story.look(asset)
     version = f"{platform.gateway}/api/assets/{asset}/versions/0"
@@ -196,6 +201,7 @@ def test_no_canary_is_found_where_it_must_not_be(platform: Platform, partner: Pa
 
     assert partner.asked[0].endswith(f"sig={SAS}"), "the SAS did reach its host"
     answers, hooks, said, stored = "\n".join(story.told), "\n".join(partner.hooks), logs(platform), dump(platform)
+    ours = logs(platform, without="postgres")  # the server's own log names its socket and its data directory
     jobs = [
         row["job_id"]
         for row in platform.rows(
@@ -209,7 +215,11 @@ def test_no_canary_is_found_where_it_must_not_be(platform: Platform, partner: Pa
         ("tokens", [TOKEN, upload_token], {"answers": answers, "webhooks": hooks, "logs": said, "database": stored}),
         ("job ids", jobs, {"answers": answers, "webhooks": hooks}),
         ("node names", [CANARY_NODE], {"answers": answers, "webhooks": hooks}),
-        ("paths", [str(platform.stack.home.root)], {"answers": answers, "webhooks": hooks, "database": stored}),
+        (
+            "paths",
+            [str(platform.stack.home.root)],
+            {"answers": answers, "webhooks": hooks, "database": stored, "logs": ours},
+        ),
         ("signed links", ["sig=", "skoid="], {"answers": answers, "webhooks": hooks, "database": items(platform)}),
     ):
         assert len(canaries) > 0
