@@ -1,4 +1,7 @@
-"""Secrets and inner names are seeded once, then everything that leaves or stays is searched for them."""
+"""Secrets and inner names are seeded once, then everything that leaves or stays is searched for them.
+
+Cases D47 (a SAS that gives 403 is nowhere) and C11 (no signed link in item, collection, links or answers) among them.
+"""
 
 import json
 import re

@@ -22,7 +22,7 @@ def test_the_query_is_taken_off_byte_for_byte_and_shown_nowhere() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "/vsicurl/http://127.0.0.1:9/x",
+        "/vsicurl/http://127.0.0.1:9/x",  # D51
         "/vsicurl?header_file=/etc/hostname&url=http://127.0.0.1:9/x",
         "file:///etc/passwd",
         "ftp://data.example.org/a",

@@ -57,6 +57,11 @@ def test_pauses_grow_and_then_stay() -> None:
         "https://partner.example:22/",
         "https://partner.example:99999/",
         "https://localhost/",
+        "http://localhost/",  # this one and the next four are case D49
+        "http://127.0.0.1:5432",
+        "http://10.0.0.5/",
+        "http://[::1]/",
+        "file:///x",
         "https://intranet/",
         "https://127.0.0.1/",
         "https://10.1.2.3/",
