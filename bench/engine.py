@@ -87,7 +87,8 @@ class Bench:
 
     async def w2(self) -> None:
         """A chain at a time."""
-        chains = await one_at_a_time(self.sizes.w2, lambda: self.door.run("chain_10", INPUTS))
+        with self.cpu("W2 step", self.sizes.w2 * CHAIN_STEPS):
+            chains = await one_at_a_time(self.sizes.w2, lambda: self.door.run("chain_10", INPUTS))
         self.found["W2, ms a step"] = 1000 * percentile(chains, 0.5) / CHAIN_STEPS
 
     async def w3(self) -> None:

@@ -34,6 +34,23 @@ class TaskQueue(Protocol):
         """Drop messages of these tasks that nobody has received yet; best effort, the claim decides."""
 
 
+class Taken(Protocol):
+    """Messages that were asked for, in the order in which they leave."""
+
+    async def deliveries(self) -> Sequence[Delivery]:
+        """Wait for them."""
+
+
+class SharedQueue(TaskQueue, Protocol):
+    """A queue in the caller's own database: what a transaction takes out and what it does with it commit together."""
+
+    async def take(self, conn: Any, queue: str, max_messages: int) -> Taken:
+        """Lock the first messages that nobody holds, waiting for nobody; they stay until they are removed."""
+
+    async def remove(self, conn: Any, message_ids: Sequence[str]) -> None:
+        """Remove messages that were taken."""
+
+
 class TaskReceiver(Protocol):
     """Receiving side of one queue in one worker."""
 

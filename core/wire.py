@@ -178,6 +178,29 @@ class ResultResponse(Wire):
     answers: tuple[ResultAnswer, ...]
 
 
+class Grant(Wire):
+    """A task that was leased without a delivery: what its message would have said, and the answer to its claim."""
+
+    message: TaskMessage
+    answer: ClaimAnswer
+
+
+class ExchangeRequest(Wire):
+    """POST /api/v1/callbacks/exchange: what ended, for what comes next."""
+
+    worker: WorkerIdentity
+    results: tuple[TaskResult, ...] = ()
+    free: Capacity = Field(description="Room that is kept free for the answer; for tasks that run inline.")
+    claim_id: Name = Field(description="Under which the tasks of the answer are leased; made per call.")
+
+
+class ExchangeResponse(Wire):
+    """Answers in the order of the results, and tasks that run from now on."""
+
+    answers: tuple[ResultAnswer, ...]
+    grants: tuple[Grant, ...] = ()
+
+
 class Beat(Wire):
     """Sign of life of one running task."""
 

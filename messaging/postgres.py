@@ -100,6 +100,35 @@ class PostgresTaskQueue:
             (list(task_ids),),
         )
 
+    async def take(self, conn: Connection, queue: str, max_messages: int) -> "TakenMessages":
+        """Lock the first messages that nobody holds; the locks end with the transaction."""
+        cursor = await conn.execute(
+            """
+            SELECT message_id, delivery_count, body::text FROM dagqueue.messages
+            WHERE queue = %s AND visible_at <= dagapp.clock()
+                AND (locked_until IS NULL OR locked_until <= dagapp.clock())
+            ORDER BY priority DESC, enqueued_at, message_id LIMIT %s
+            FOR UPDATE SKIP LOCKED
+            """,
+            (queue, max_messages),
+        )
+        return TakenMessages(cursor)
+
+    async def remove(self, conn: Connection, message_ids: Sequence[str]) -> None:
+        """Delete messages that this transaction has taken."""
+        await conn.execute("DELETE FROM dagqueue.messages WHERE message_id = ANY(%s)", (list(message_ids),))
+
+
+class TakenMessages:
+    """Rows that were asked for."""
+
+    def __init__(self, cursor: psycopg.AsyncCursor[TupleRow]) -> None:
+        self._cursor = cursor
+
+    async def deliveries(self) -> list[Delivery]:
+        """Wait for the rows and read them."""
+        return [_delivery(row) for row in await self._cursor.fetchall()]
+
 
 class PostgresTaskReceiver:
     """Receiving side of one queue in one worker; a lock on a message is a time and a token in its row.

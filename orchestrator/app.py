@@ -75,6 +75,7 @@ from services.publish import on_job_ended
 from services.recover import OutageGuard, RecoverService
 from services.reopening import OF_VERSIONS
 from services.results import ResultService
+from services.rooms import RoomService
 from services.slots import SlotService
 from services.submits import Submits
 from services.work import pipelined
@@ -118,6 +119,7 @@ DIRECT: Mapping[tuple[str, str], Endpoint] = {
     ("POST", "/api/v1/callbacks/claims"): callbacks.claims,
     ("POST", "/api/v1/callbacks/heartbeats"): callbacks.heartbeats,
     ("POST", "/api/v1/callbacks/task-results"): callbacks.task_results,
+    ("POST", "/api/v1/callbacks/exchange"): callbacks.exchange,
 }
 """Routes of every job and task."""
 
@@ -170,6 +172,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     recover, pulse = RecoverService(pool, owner_id, settings.orchestrator_threshold_seconds), Pulse()
     commands = CommandService(pool, advance, waiters.ended)
     sealer = Seal(settings.secrets_key.get_secret_value())
+    claims = ClaimService(pool, settings.lease_seconds, sealer)
     business = build_business(settings, pool, blobs, shelf.catalogue, jobs_service, waiters, commands, sealer)
     webhook_loop = WebhookLoop(business.webhooks)
     listener = _listener(settings, owner_id, lambda channel: _on_wake(channel, loop, waiters, webhook_loop))
@@ -192,8 +195,8 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         shelf=shelf,
         jobs=jobs_service,
         submits=Submits(pool, jobs_service),
-        results=ResultService(pool, advance),
-        claims=ClaimService(pool, settings.lease_seconds, sealer),
+        results=ResultService(pool, advance, RoomService(PostgresTaskQueue(), claims)),
+        claims=claims,
         commands=commands,
         pauses=PauseService(pool, shelf),
         dead_letters=DeadLetterService(pool),

@@ -1,7 +1,7 @@
 """Attempts: conditional updates under the attempt's own lock, always taken in task id order."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
@@ -9,6 +9,21 @@ from pydantic import Field
 
 from core.models.engine import Attempt
 from repositories.documents import Pending, document, send
+
+_LOCK_TO_CLAIM: Final = """
+SELECT a.task_id, a.job_id, a.node_id, a.attempt, a.dispatch_no, a.state, a.queue, a.handler, a.priority,
+    a.params_digest, a.token_hash, a.timeout_seconds, a.queued_at, a.redispatch_at, a.claim_id,
+    a.worker_id, a.leased_at, a.lease_expires_at, a.ended_at, a.progress, a.peak_rss_bytes, a.reason,
+    a.heartbeat_timeout_seconds, a.child, a.outcomes, a.queue_expires_at, a.no_fit,
+    EXISTS (SELECT FROM dagapp.dag_jobs AS j
+    WHERE j.job_id = a.job_id AND (j.paused_at IS NOT NULL OR EXISTS (
+        SELECT FROM dagapp.dag_settings AS s
+        WHERE s.key = ANY(ARRAY['pause:all', 'pause:workflow:' || j.workflow_id, 'pause:queue:' || %s])
+            AND s.value = 'true'::jsonb))
+) AS paused
+FROM dagapp.dag_attempts AS a WHERE a.task_id = ANY(%s) ORDER BY a.task_id FOR UPDATE OF a
+"""
+_TRY_TO_CLAIM: Final = f"{_LOCK_TO_CLAIM} SKIP LOCKED"
 
 
 class Claimed(Attempt):
@@ -76,24 +91,15 @@ class AttemptRepository:
             (list(task_ids),),
         )
 
-    async def lock_to_claim(self, task_ids: Iterable[str], queue: str) -> Pending[Claimed]:
-        """Lock and return the attempts of these tasks, delivered by this queue; their jobs are only looked at."""
+    async def lock_to_claim(self, task_ids: Iterable[str], queue: str, *, wait: bool = True) -> Pending[Claimed]:
+        """Lock and return the attempts of these tasks, delivered by this queue; their jobs are only looked at.
+
+        Without `wait`, only those that nobody else holds.
+        """
         return await send(
             self._conn,
             class_row(Claimed),
-            """
-            SELECT a.task_id, a.job_id, a.node_id, a.attempt, a.dispatch_no, a.state, a.queue, a.handler, a.priority,
-                a.params_digest, a.token_hash, a.timeout_seconds, a.queued_at, a.redispatch_at, a.claim_id,
-                a.worker_id, a.leased_at, a.lease_expires_at, a.ended_at, a.progress, a.peak_rss_bytes, a.reason,
-                a.heartbeat_timeout_seconds, a.child, a.outcomes, a.queue_expires_at, a.no_fit,
-                EXISTS (SELECT FROM dagapp.dag_jobs AS j
-                WHERE j.job_id = a.job_id AND (j.paused_at IS NOT NULL OR EXISTS (
-                    SELECT FROM dagapp.dag_settings AS s
-                    WHERE s.key = ANY(ARRAY['pause:all', 'pause:workflow:' || j.workflow_id, 'pause:queue:' || %s])
-                        AND s.value = 'true'::jsonb))
-            ) AS paused
-            FROM dagapp.dag_attempts AS a WHERE a.task_id = ANY(%s) ORDER BY a.task_id FOR UPDATE OF a
-            """,
+            (_LOCK_TO_CLAIM if wait else _TRY_TO_CLAIM),
             (queue, list(task_ids)),
         )
 

@@ -53,10 +53,10 @@ created_attempts AS (
     INSERT INTO dagapp.dag_attempts
         (task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
          token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child,
-         queue_expires_at)
+         queue_expires_at, claim_id, worker_id, leased_at, lease_expires_at)
     SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority,
         params_digest, token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child,
-        queue_expires_at
+        queue_expires_at, claim_id, worker_id, leased_at, lease_expires_at
     FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'new_attempts')
 ),
 updated_attempts AS (
@@ -142,10 +142,12 @@ class DecisionRepository:
             new_attempts AS (
                 INSERT INTO dagapp.dag_attempts
                     (task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
-                     token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child)
+                     token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child,
+                     queue_expires_at, claim_id, worker_id, leased_at, lease_expires_at)
                 SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority,
                     params_digest, token_hash, timeout_seconds, queued_at, redispatch_at,
-                    heartbeat_timeout_seconds, child
+                    heartbeat_timeout_seconds, child, queue_expires_at, claim_id, worker_id, leased_at,
+                    lease_expires_at
                 FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'attempts')
             )
             INSERT INTO dagapp.dag_job_events

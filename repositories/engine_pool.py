@@ -41,13 +41,16 @@ QUEUE_OPTIONS = f"{OPTIONS} -c enable_bitmapscan=off"
 
 
 async def queue_connection(dsn: Dsn, *, name: str, pooled: bool) -> AsyncConnection[Any]:
-    """Open the autocommit connection of a receiver; `pooled` says that `dsn` leads to a transaction pooler."""
+    """Open the autocommit connection of a receiver; `pooled` says that `dsn` leads to a transaction pooler.
+
+    Nothing on it is ever rolled back, so psycopg may prepare.
+    """
     if pooled:
         return await listen(dsn, name=name)
     base = await asked(dsn)
     with translated():
         return await AsyncConnection.connect(
-            make_conninfo(base, name), autocommit=True, prepare_threshold=PREPARE_THRESHOLD, options=QUEUE_OPTIONS
+            make_conninfo(base, name), autocommit=True, prepare_threshold=0, options=QUEUE_OPTIONS
         )
 
 

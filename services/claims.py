@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from hmac import compare_digest
 from typing import Any, assert_never
 
@@ -75,7 +76,8 @@ class ClaimService:
 
     def __init__(self, pool: AsyncPool, lease_seconds: float, sealer: Sealer | None = None) -> None:
         self._pool = pool
-        self._lease_seconds = lease_seconds
+        self.lease_seconds = lease_seconds
+        """Of attempts without a length of their own."""
         self._sealer = sealer
 
     async def claim(self, request: ClaimRequest) -> list[ClaimAnswer]:
@@ -84,16 +86,20 @@ class ClaimService:
             attempts = await AttemptRepository(conn).lock_to_claim(
                 [claim.task_id for claim in request.claims], request.worker.queue
             )
-            found = {one.task_id: one for one in await attempts.rows()}
-            room = _Room(
-                Free.of(request.free, request.worker.state == "draining"),
-                await _checkpoints(conn, found.values()),
-                await self._credentials(conn, found.values()),
-            )
-            answers, granted, parked = self._answer(request, found, room)
-            await self._write(conn, request, [(found[task], claim) for task, claim in granted.items()], parked)
-            if lacking := _lacking(answers, found):
-                await AttemptRepository(conn).note_no_fit(lacking)
+            return await self.decide(conn, request, await attempts.rows())
+
+    async def decide(self, conn: Connection, request: ClaimRequest, attempts: Sequence[Claimed]) -> list[ClaimAnswer]:
+        """Answer claims on attempts that this transaction has locked, in the order of the claims."""
+        found = {one.task_id: one for one in attempts}
+        room = _Room(
+            Free.of(request.free, request.worker.state == "draining"),
+            await _checkpoints(conn, found.values()),
+            await self._credentials(conn, found.values()),
+        )
+        answers, granted, parked = self._answer(request, found, room)
+        await self._write(conn, request, [(found[task], claim) for task, claim in granted.items()], parked)
+        if lacking := _lacking(answers, found):
+            await AttemptRepository(conn).note_no_fit(lacking)
         return answers
 
     def _answer(
@@ -126,7 +132,7 @@ class ClaimService:
         return ClaimAnswer(
             task_id=attempt.task_id,
             outcome=ClaimOutcome.GRANTED,
-            lease_seconds=attempt.heartbeat_timeout_seconds or self._lease_seconds,
+            lease_seconds=attempt.heartbeat_timeout_seconds or self.lease_seconds,
             handler=attempt.handler,
             params_digest=attempt.params_digest,
             checkpoint=None if checkpoint is None else {"phase": checkpoint.phase, "state": checkpoint.state},
@@ -149,8 +155,8 @@ class ClaimService:
                 }
                 for one, claim_id in granted
             ]
-            events = list(_started([one for one, _ in granted], worker_id))
-            await DecisionRepository(conn).start(claims, worker_id, self._lease_seconds, events)
+            events = list(started([one for one, _ in granted], worker_id))
+            await DecisionRepository(conn).start(claims, worker_id, self.lease_seconds, events)
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """Renew the leases of a worker, store progress and checkpoints, and say what it must stop."""
@@ -170,11 +176,11 @@ class ClaimService:
             saved = [(found[beat.task_id], beat.checkpoint) for beat in alive if beat.checkpoint]
             await self._keep(conn, request, [_renewal(beat, found[beat.task_id]) for beat in alive])
             await save_checkpoints(conn, checkpoint_rows(saved, now))
-        return HeartbeatResponse(lease_seconds=self._lease_seconds, revoked=tuple(revoked))
+        return HeartbeatResponse(lease_seconds=self.lease_seconds, revoked=tuple(revoked))
 
     async def _keep(self, conn: Connection, request: HeartbeatRequest, renewals: Sequence[dict[str, Any]]) -> None:
         if renewals:
-            await AttemptRepository(conn).renew(renewals, self._lease_seconds)
+            await AttemptRepository(conn).renew(renewals, self.lease_seconds)
         await WorkerRepository(conn).beat(request.worker, request.free.model_dump())
 
 
@@ -272,7 +278,7 @@ def _renewal(beat: Beat, attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _started(attempts: Sequence[Attempt], worker_id: str) -> Iterator[NewEvent]:
+def started(attempts: Iterable[Attempt], worker_id: str | None, now: datetime | None = None) -> Iterator[NewEvent]:
     """Yield an event for each task, and one for all children of a fan-out together."""
     children: dict[tuple[str, str], list[int]] = {}
     for attempt in attempts:
@@ -280,7 +286,7 @@ def _started(attempts: Sequence[Attempt], worker_id: str) -> Iterator[NewEvent]:
             parent, _, number = attempt.node_id.rpartition("__")
             children.setdefault((attempt.job_id, parent), []).append(int(number))
         else:
-            yield _task_started(attempt, worker_id)
+            yield _task_started(attempt, worker_id, now)
     for (job_id, node_id), numbers in children.items():
         yield NewEvent(
             job_id=job_id,
@@ -288,10 +294,11 @@ def _started(attempts: Sequence[Attempt], worker_id: str) -> Iterator[NewEvent]:
             event_type="children_started",
             event_status="RUNNING",
             event_data={"worker_id": worker_id, "children": ranges(numbers)},
+            created_at=now,
         )
 
 
-def _task_started(attempt: Attempt, worker_id: str) -> NewEvent:
+def _task_started(attempt: Attempt, worker_id: str | None, now: datetime | None) -> NewEvent:
     return NewEvent(
         job_id=attempt.job_id,
         node_id=attempt.node_id,
@@ -299,4 +306,5 @@ def _task_started(attempt: Attempt, worker_id: str) -> NewEvent:
         event_type="node_started",
         event_status="RUNNING",
         event_data={"worker_id": worker_id, "attempt": attempt.attempt, "dispatch_no": attempt.dispatch_no},
+        created_at=now,
     )

@@ -16,7 +16,7 @@ from core.errors import DatabaseUnavailable
 from core.ids import split_task_id
 from core.models.engine import Attempt, TaskResultRow
 from core.statuses import AttemptState
-from core.wire import Release, ResultAnswer, ResultDisposition, TaskResult
+from core.wire import ExchangeRequest, Grant, Release, ResultAnswer, ResultDisposition, TaskResult
 from repositories.database import AsyncPool
 from repositories.events import NewEvent
 from services.advance import AdvanceService, ChildrenNeeded
@@ -25,6 +25,7 @@ from services.evaluation import Step
 from services.loading import Locked, lock_jobs
 from services.loading_fan_outs import Scope
 from services.reports import Verdict, judge
+from services.rooms import Room, RoomService
 from services.work import Connection, pipelined
 from services.writing import Reported, owner_channels_of
 
@@ -43,9 +44,20 @@ ONLY_TIMERS = Scope(look=False)
 class ResultService:
     """The callbacks that end attempts."""
 
-    def __init__(self, pool: AsyncPool, advance: AdvanceService) -> None:
+    def __init__(self, pool: AsyncPool, advance: AdvanceService, rooms: RoomService) -> None:
         self._pool = pool
         self._advance = advance
+        self._rooms = rooms
+
+    async def exchange(self, request: ExchangeRequest) -> tuple[list[ResultAnswer], Sequence[Step], Sequence[Grant]]:
+        """Store and apply results as `report` does, and lease in the same transaction what the worker has room for.
+
+        Older tasks out of the queue come first, then those that these results make. When a job cannot take its step,
+        or the call brings nothing, there are no tasks: the worker finds them in the queue.
+        """
+        room = self._rooms.room(request)
+        answers, steps = await self._report_with(request.worker.worker_id, request.results, room)
+        return answers, steps, () if room is None else room.granted
 
     async def report(
         self, worker_id: str | None, reports: Sequence[TaskResult | Release]
@@ -56,8 +68,13 @@ class ResultService:
         call are only stored: the loop goes job by job, and reads all children of a fan-out when it has to.
         Idempotent: the same report again is answered as a duplicate.
         """
+        return await self._report_with(worker_id, reports, None)
+
+    async def _report_with(
+        self, worker_id: str | None, reports: Sequence[TaskResult | Release], room: Room | None
+    ) -> tuple[list[ResultAnswer], Sequence[Step]]:
         try:
-            return await self._report(worker_id, reports, apply=True)
+            return await self._report(worker_id, reports, apply=True, room=room)
         except DatabaseUnavailable:
             raise
         except ChildrenNeeded:
@@ -69,20 +86,27 @@ class ResultService:
             return await self._report(worker_id, reports, apply=False)
 
     async def _report(
-        self, worker_id: str | None, reports: Sequence[TaskResult | Release], *, apply: bool
+        self, worker_id: str | None, reports: Sequence[TaskResult | Release], *, apply: bool, room: Room | None = None
     ) -> tuple[list[ResultAnswer], Sequence[Step]]:
         job_ids = sorted({parts[0] for report in reports if (parts := split_task_id(report.task_id))})
         async with pipelined(self._pool) as conn:
+            taken = await self._rooms.take(conn, room) if room else None
             locked = await lock_jobs(conn, job_ids, [report.task_id for report in reports], ONLY_TIMERS)
             attempts = {attempt.task_id: attempt for group in locked.attempts.values() for attempt in group}
             verdicts = judge(reports, attempts, worker_id, locked.now)
             await _save_checkpoints(conn, reports, verdicts, attempts, locked)
-            steps = await self._store(conn, locked, verdicts, apply)
+            if room and taken:
+                room.taken = await taken.deliveries()
+            steps = await self._store(conn, locked, verdicts, apply, room)
+            if room:
+                await self._rooms.claim(conn, room)
+        if room:
+            room.commit()
         dispositions = {d.task_id: d for step in steps for d in step.decision.dispositions}
         return [_final_answer(verdict.answer, dispositions) for verdict in verdicts], steps
 
     async def _store(
-        self, conn: Connection, locked: Locked, verdicts: Sequence[Verdict], apply: bool
+        self, conn: Connection, locked: Locked, verdicts: Sequence[Verdict], apply: bool, room: Room | None
     ) -> Sequence[Step]:
         """Write inbox rows and attempts, and with `apply` advance the jobs that this transaction holds."""
         rows = [verdict.row for verdict in verdicts if verdict.row is not None]
@@ -99,7 +123,7 @@ class ResultService:
             # Who holds their job may have read the inbox already.
             channels=await owner_channels_of(conn, theirs.difference(mine)),
         )
-        await self._advance.writer.update(conn, steps, locked.now, reported)
+        await self._advance.writer.update(conn, steps, locked.now, reported, [room] if room else [])
         return steps
 
 

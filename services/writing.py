@@ -16,7 +16,7 @@ from core.ids import token_hash
 from core.models.engine import Attempt, Job, NodeState, TaskResultRow
 from core.payloads import PayloadRef
 from core.ports import TaskQueue
-from core.statuses import AttemptState
+from core.statuses import AttemptState, NodeStatus
 from core.wire import TaskMessage
 from repositories.commands import CommandRepository
 from repositories.decisions import DecisionRepository, Written
@@ -25,14 +25,15 @@ from repositories.events import NewEvent
 from repositories.jobs import JobRepository
 from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, notify, owner_channels
 from repositories.resets import ResetRepository
+from services.claims import started
 from services.evaluation import Step
 from services.reopening import NOBODYS, Reopening
+from services.rooms import Placed, Room, Task, place
 from services.slots import move_slots
 from services.starting import all_born
 from services.work import Connection, StaleWrite
 from services.writing_fan_outs import write_fan_outs
 
-Task = tuple[Attempt, TaskMessage]
 OnJobEnded = Callable[[Connection, Job], Awaitable[None]]
 """Runs in the transaction that ends a job, after the engine's own writes."""
 
@@ -68,32 +69,39 @@ class DecisionWriter:
         self._on_job_ended = on_job_ended
         self._reopening = reopening
 
-    async def create(self, conn: Connection, steps: Sequence[Step], now: datetime) -> None:
+    async def create(self, conn: Connection, steps: Sequence[Step], now: datetime, rooms: Sequence[Room] = ()) -> None:
         """Store jobs that were evaluated before they had rows, with their child jobs; none has ended yet."""
         steps = [*steps, *all_born(steps)]
-        await self._create(conn, steps, now)
+        await self._create(conn, steps, now, rooms)
         await move_slots(conn, steps)
 
-    async def _create(self, conn: Connection, steps: Sequence[Step], now: datetime) -> None:
-        created = [_dispatched(step.state.job, one, now) for step in steps for one in step.decision.dispatches]
+    async def _create(self, conn: Connection, steps: Sequence[Step], now: datetime, rooms: Sequence[Room]) -> None:
+        placed = place(_new_tasks(steps, now), rooms, now)
+        events = [_new_event(step.state.job, event, now) for step in steps for event in step.decision.events]
         await DecisionRepository(conn).create(
             jobs=[step.job or step.state.job for step in steps],
-            nodes=[node for step in steps for node in _nodes_of(step)],
-            attempts=[*(attempt for attempt, _ in created), *_parent_attempts(steps, now)],
-            events=[_new_event(step.state.job, event, now) for step in steps for event in step.decision.events],
+            nodes=[_begun(node, placed, now) for step in steps for node in _nodes_of(step)],
+            attempts=[*placed.attempts, *_parent_attempts(steps, now)],
+            events=[*events, *_starts(placed, now)],
         )
         await write_fan_outs(conn, steps)
-        if created:
-            await self._queue.enqueue(conn, [message for _, message in created])
+        if placed.queued:
+            await self._queue.enqueue(conn, placed.queued)
         if owners := {one.state.job.owner_id for one in steps if one.job is None and one.state.job.parent_task_id}:
             await notify(conn, owner_channels(owners))
 
     async def update(
-        self, conn: Connection, steps: Sequence[Step], now: datetime, reported: Reported = NOTHING_REPORTED
+        self,
+        conn: Connection,
+        steps: Sequence[Step],
+        now: datetime,
+        reported: Reported = NOTHING_REPORTED,
+        rooms: Sequence[Room] = (),
     ) -> None:
         """Write decisions about locked jobs, and what was reported; run the hooks of jobs that ended or began anew.
 
         The end of a child job is a result in the inbox of its parent: nothing of the parent is locked.
+        New tasks go to rooms as far as there are any, and to the queue.
 
         Raises:
             StaleWrite: A job, a node or a child of a fan-out was not as it had been read.
@@ -101,15 +109,15 @@ class DecisionWriter:
         steps = [step for step in steps if step.job is not None]
         if not steps and reported == NOTHING_REPORTED:
             return
-        created = [_dispatched(step.state.job, one, now) for step in steps for one in step.decision.dispatches]
+        placed = place(_new_tasks(steps, now), rooms, now)
         repeated = [again for step in steps for again in _redispatched(step, now)]
         await self._start_anew(conn, steps)
-        written = await self._write(conn, steps, now, created, repeated, reported)
+        written = await self._write(conn, steps, now, placed, repeated, reported)
         fan_outs = await write_fan_outs(conn, steps)
         await self._answer_commands(conn, steps, now)
-        await self._send(conn, steps, created, repeated)
+        await self._send(conn, steps, placed.queued, repeated)
         if born := list(all_born(steps)):
-            await self._create(conn, born, now)
+            await self._create(conn, born, now, rooms)
         nodes = sum(len(step.decision.nodes) for step in steps)
         _check((await written.rows())[0], len(steps), nodes)
         await fan_outs.check()
@@ -141,7 +149,7 @@ class DecisionWriter:
         conn: Connection,
         steps: Sequence[Step],
         now: datetime,
-        created: Sequence[Task],
+        placed: Placed,
         repeated: Sequence[Task],
         reported: Reported,
     ) -> Pending[Written]:
@@ -155,24 +163,24 @@ class DecisionWriter:
         channels += [UNOWNED_CHANNEL] if any(step.reopened for step in steps) else []
         return await DecisionRepository(conn).update(
             jobs=[step.job for step in steps if step.job is not None],
-            nodes=[_changed(step, node) for step in steps for node in step.decision.nodes],
-            new_attempts=[*(attempt for attempt, _ in created), *_parent_attempts(steps, now)],
+            nodes=[_changed(step, _begun(node, placed, now)) for step in steps for node in step.decision.nodes],
+            new_attempts=[*placed.attempts, *_parent_attempts(steps, now)],
             attempts=[*reported.attempts, *ends, *(_sent_again(attempt) for attempt, _ in repeated)],
             new_results=[*reported.results, *ended],
             results=[{"task_id": one.task_id, "disposition": one.disposition} for one in settled],
-            events=[*reported.events, *events],
+            events=[*reported.events, *events, *_starts(placed, now)],
             channels=[*reported.channels, *channels, *parents],
         )
 
     async def _send(
-        self, conn: Connection, steps: Sequence[Step], created: Sequence[Task], repeated: Sequence[Task]
+        self, conn: Connection, steps: Sequence[Step], created: Sequence[TaskMessage], repeated: Sequence[Task]
     ) -> None:
         """Drop messages of what ended or is sent again, and enqueue the new ones."""
         dropped = [end.task_id for step in steps for end in step.decision.attempts_ended]
         dropped += [attempt.task_id for attempt, _ in repeated]
         if dropped:
             await self._queue.discard(conn, dropped)
-        if messages := [message for _, message in (*created, *repeated)]:
+        if messages := [*created, *(message for _, message in repeated)]:
             await self._queue.enqueue(conn, messages)
 
 
@@ -231,6 +239,25 @@ def _handed_down(order: ChildOrder) -> dict[str, Any]:
 
 def _sent_again(attempt: Attempt) -> dict[str, Any]:
     return attempt.model_dump(include={"task_id", "state", "dispatch_no", "token_hash", "redispatch_at", "priority"})
+
+
+def _new_tasks(steps: Iterable[Step], now: datetime) -> list[Task]:
+    return [_dispatched(step.state.job, one, now) for step in steps for one in step.decision.dispatches]
+
+
+def _begun(node: NodeState, placed: Placed, now: datetime) -> NodeState:
+    """Return a node as running when its new task was leased at once; children's rows do not say that they run."""
+    if node.task_id not in placed.leased:
+        return node
+    return node.model_copy(update={"status": NodeStatus.RUNNING, "started_at": now, "waiting_for": None})
+
+
+def _starts(placed: Placed, now: datetime) -> list[NewEvent]:
+    """Return the events that claims would have written, worker by worker."""
+    by_worker: dict[str | None, list[Attempt]] = {}
+    for attempt in placed.leased.values():
+        by_worker.setdefault(attempt.worker_id, []).append(attempt)
+    return [event for worker, attempts in by_worker.items() for event in started(attempts, worker, now)]
 
 
 def _dispatched(job: Job, dispatch: Dispatch, now: datetime) -> Task:

@@ -21,6 +21,7 @@ from worker.executor import Executor, OpenTransaction, Tools
 from worker.frames import Setup
 from worker.health import HealthServer, HealthState
 from worker.heartbeat import Heartbeat
+from worker.intake import Intake
 from worker.jail import child_environment
 from worker.journal import Journal
 from worker.pool import PoolSettings, ProcessPool
@@ -77,6 +78,7 @@ class Worker:
         self._pool = ProcessPool(self._pool_settings(), logger, on_ready=self._slots.notice)
         self._supervisor = Supervisor(self._executor(), self._reporter, self._table, self._slots, logger)
         self._settler = Settler(outside.receiver, logger)
+        self._intake = self._reporter.intake = self._make_intake()
         self._consumer = self._make_consumer()
         self._heartbeat = self._make_heartbeat()
         self._health = HealthServer(self._health_state)
@@ -114,6 +116,7 @@ class Worker:
         self._draining = True
         self._logger.info("drain started", extra={"running": len(self._table)})
         consumer, *others = loops
+        self._intake.stop()
         self._consumer.stop()
         self._supervisor.ask_all_to_stop()
         await asyncio.wait({consumer}, timeout=CLAIM_GRACE_SECONDS)
@@ -209,8 +212,14 @@ class Worker:
             self._supervisor,
             self._slots,
             self._settler,
+            self._intake,
+            self._reporter.drained,
             self._logger,
         )
+
+    def _make_intake(self) -> Intake:
+        enabled = self._settings.paced_by is RunMode.INLINE
+        return Intake(self._outside.catalog, self._slots, self._supervisor.begin, self._capacity, enabled=enabled)
 
     def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(

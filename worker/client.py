@@ -12,6 +12,8 @@ from core.identity import SERVICE_HEADER
 from core.wire import (
     ClaimRequest,
     ClaimResponse,
+    ExchangeRequest,
+    ExchangeResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     ReleaseRequest,
@@ -59,6 +61,10 @@ class CallbackClient:
     async def results(self, request: ResultRequest) -> ResultResponse:
         """Report finished tasks."""
         return _read(ResultResponse, await self._post("task-results", request))
+
+    async def exchange(self, request: ExchangeRequest) -> ExchangeResponse:
+        """Report finished tasks and take others."""
+        return _read(ExchangeResponse, await self._post("exchange", request))
 
     async def releases(self, request: ReleaseRequest) -> None:
         """Give leases back."""

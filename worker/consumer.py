@@ -3,16 +3,16 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from core.errors import TransientError
 from core.handlers_catalog import HandlerSpec, RunMode
-from core.ids import digest
 from core.ports import Delivery, TaskReceiver
 from core.wire import Capacity, Claim, ClaimAnswer, ClaimOutcome, ClaimRequest, TaskMessage, WorkerIdentity
 from worker.backoff import Backoff
 from worker.client import CallbackClient, NoAnswer, Refused
+from worker.intake import Intake
 from worker.settler import Settler
 from worker.supervisor import Supervisor
 from worker.tasks import Slots
@@ -55,6 +55,8 @@ class Consumer:
         supervisor: Supervisor,
         slots: Slots,
         settler: Settler,
+        intake: Intake,
+        reported: Callable[[], Awaitable[None]],
         logger: logging.Logger,
     ) -> None:
         self._settings = settings
@@ -63,6 +65,8 @@ class Consumer:
         self._supervisor = supervisor
         self._slots = slots
         self._settler = settler
+        self._intake = intake
+        self._reported = reported
         self._logger = logger
         self._stopping = asyncio.Event()
 
@@ -76,8 +80,7 @@ class Consumer:
         while not self._stopping.is_set():
             try:
                 deliveries = await self._receive()
-                if deliveries:
-                    await self._handle(deliveries)
+                await self._handle(deliveries)
                 backoff.reset()
             except Exception:
                 delay = backoff.next_seconds()
@@ -98,7 +101,12 @@ class Consumer:
                 await asyncio.gather(receiving, return_exceptions=True)
 
     async def _receive_when_free(self) -> Sequence[Delivery]:
-        free = await self._slots.wait_free(self._settings.paced_by)
+        free = 0
+        while not free:
+            await self._slots.wait_free(self._settings.paced_by)
+            await self._intake.wait_turn(self._reported)
+            free = self._slots.free(self._settings.paced_by)
+        self._intake.promise(free)
         return await self._receiver.receive(free, RECEIVE_SECONDS)
 
     async def _handle(self, deliveries: Sequence[Delivery]) -> None:
@@ -108,6 +116,7 @@ class Consumer:
             for delivery in deliveries:
                 if (want := await self._sort(delivery)) is not None:
                     wanted.append(want)
+            self._intake.promise(0)
             answers = list(await self._claim(wanted, free)) if wanted else []
             while wanted:
                 await self._act(wanted.pop(0), answers.pop(0) if answers else None)
@@ -166,7 +175,7 @@ class Consumer:
         outcome = answer.outcome if answer is not None else ClaimOutcome.NO_FIT
         if answer is not None and outcome is ClaimOutcome.GRANTED:
             self._settler.complete(want.delivery)
-            self._start(want, answer)
+            self._supervisor.begin(want.message, want.spec, answer)
             return
         self._slots.give(want.spec.mode)
         if outcome is ClaimOutcome.UNKNOWN:
@@ -177,24 +186,10 @@ class Consumer:
             self._logger.info("claim refused", extra={**_ids(want.message), "outcome": str(outcome)})
             self._settler.complete(want.delivery)
 
-    def _start(self, want: _Wanted, answer: ClaimAnswer) -> None:
-        """Start a granted task, unless its message is not what the orchestrator dispatched."""
-        message = want.message
-        if answer.handler not in (None, message.handler) or not _has_digest(message, answer.params_digest):
-            self._logger.error("message differs from what was dispatched", extra=_ids(message))
-            self._supervisor.refuse(message, want.spec)
-            return
-        self._supervisor.start(message, want.spec, answer)
-
     async def _give_back(self, delivery: Delivery) -> None:
         """Make a message visible again, later each time it comes back: another worker may have room for it."""
         delay = min(_NO_FIT_SECONDS * 1.5**delivery.delivery_count, _MAX_NO_FIT_SECONDS)
         await self._settler.abandon(delivery, delay)
-
-
-def _has_digest(message: TaskMessage, params_digest: str | None) -> bool:
-    """Return whether the params are those that were dispatched; those behind a reference are looked at when fetched."""
-    return params_digest is None or message.params_ref is not None or digest(message.params) == params_digest
 
 
 def _ids(message: TaskMessage) -> dict[str, str]:

@@ -2,13 +2,18 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
-from core.wire import Beat, ResultAnswer, ResultRequest, TaskResult, WorkerIdentity
+from core.wire import Beat, ExchangeRequest, ResultAnswer, ResultRequest, TaskResult, WorkerIdentity
 from worker.backoff import Backoff
 from worker.client import CallbackClient, NoAnswer, Refused
+from worker.intake import Intake
 from worker.result_log import ResultLog
 
 MAX_BATCH = 100
+_NO_SUCH_ROUTE = frozenset({404, 405})
+_OLDER_SECONDS = 60.0
+"""How long an orchestrator of the build before is not asked again for what it does not know."""
 _POISON_STATUSES = frozenset({400, 413, 422})
 
 
@@ -22,6 +27,9 @@ class Reporter:
         self._client = client
         self._worker = worker
         self._logger = logger
+        self.intake: Intake | None = None
+        """Of a worker that takes tasks with answers."""
+        self._exchange_after = 0.0
         self._pending: dict[str, TaskResult] = {}
         self._wake = asyncio.Event()
         self._empty = asyncio.Event()
@@ -68,14 +76,33 @@ class Reporter:
         if not batch:
             return
         try:
-            answer = await self._client.results(ResultRequest(worker=self._worker, results=batch))
+            answers = await self._call(batch)
         except Refused as exc:
             if exc.status not in _POISON_STATUSES:
                 raise
             await self._send_halves(batch, exc)
             return
-        for each in answer.answers:
+        for each in answers:
             self._settle(each)
+
+    async def _call(self, batch: tuple[TaskResult, ...]) -> Sequence[ResultAnswer]:
+        """Send results where the answer brings the next tasks; to an older orchestrator, where it does not."""
+        now = asyncio.get_running_loop().time()
+        if self.intake is not None and now >= self._exchange_after:
+            try:
+                return await self._exchange(self.intake, batch)
+            except Refused as exc:
+                if exc.status not in _NO_SUCH_ROUTE:
+                    raise
+                self._exchange_after = now + _OLDER_SECONDS
+        return (await self._client.results(ResultRequest(worker=self._worker, results=batch))).answers
+
+    async def _exchange(self, intake: Intake, batch: tuple[TaskResult, ...]) -> Sequence[ResultAnswer]:
+        with intake.reserved() as room:
+            request = ExchangeRequest(worker=self._worker, results=batch, free=room.capacity, claim_id=room.claim_id)
+            answer = await self._client.exchange(request)
+            room.start(answer.grants)
+        return answer.answers
 
     async def _send_halves(self, batch: tuple[TaskResult, ...], refusal: Refused) -> None:
         if len(batch) > 1:

@@ -5,6 +5,7 @@ import logging
 import math
 
 from core.handlers_catalog import HandlerSpec
+from core.ids import digest
 from core.wire import ClaimAnswer, TaskMessage, TaskResult, TaskStatus
 from worker.executor import Executor
 from worker.reporter import Reporter
@@ -42,6 +43,15 @@ class Supervisor:
         self._table.add(task)
         task.job = asyncio.create_task(self._supervise(task), name=message.task_id)
         return task
+
+    def begin(self, message: TaskMessage, spec: HandlerSpec, answer: ClaimAnswer) -> None:
+        """Start a granted task, unless its message is not what the orchestrator dispatched."""
+        if answer.handler not in (None, message.handler) or not _has_digest(message, answer.params_digest):
+            ids = {"task_id": message.task_id, "job_id": message.job_id, "handler": message.handler}
+            self._logger.error("message differs from what was dispatched", extra=ids)
+            self.refuse(message, spec)
+            return
+        self.start(message, spec, answer)
 
     def refuse(self, message: TaskMessage, spec: HandlerSpec) -> None:
         """Fail a granted task without starting it, and give its slot back: its message was not what was dispatched."""
@@ -103,3 +113,8 @@ class Supervisor:
     def _keeps_lease(self, task: RunningTask) -> bool:
         """Whether the drain still has to give the task's lease back."""
         return task.stop.is_set() and not task.revoked
+
+
+def _has_digest(message: TaskMessage, params_digest: str | None) -> bool:
+    """Return whether the params are those that were dispatched; those behind a reference are looked at when fetched."""
+    return params_digest is None or message.params_ref is not None or digest(message.params) == params_digest

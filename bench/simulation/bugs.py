@@ -42,12 +42,10 @@ def read_before_lock() -> Iterator[None]:
         async with _remembering(self.pool, [job.job_id for job in due], ()):
             return int(await advance_together(self, due))
 
-    async def report_from_memory(
-        self: ResultService, worker_id: str, reports: Sequence[TaskResult], *, apply: bool
-    ) -> Any:
+    async def report_from_memory(self: ResultService, worker_id: str, reports: Sequence[TaskResult], **how: Any) -> Any:
         jobs = {parts[0] for one in reports if (parts := split_task_id(one.task_id))}
         async with _remembering(self._pool, sorted(jobs), [one.task_id for one in reports]):
-            return await report(self, worker_id, reports, apply=apply)
+            return await report(self, worker_id, reports, **how)
 
     async def lock_only(
         conn: Connection, job_ids: Iterable[str], task_ids: Iterable[str] = (), scope: Scope = EVERYTHING_DUE

@@ -27,6 +27,7 @@ from services.definitions import Definitions, Shelf
 from services.jobs import JobService
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
+from services.rooms import RoomService
 from services.slots import SlotService
 from services.work import Connection, pipelined
 
@@ -94,9 +95,9 @@ class Orchestrator:
         desk.advance = advance_one(self.pool, advance, _nobody_waits)
         desk.perform = ChoreService(self.pool, desk.store).perform
         self._jobs = JobService(advance.writer, Shelf(catalogue), definitions, desk, self._current_owner)
-        self.results = ResultService(self.pool, advance)
         self.commands = CommandService(self.pool, advance)
         self.claims = ClaimService(self.pool, LEASE_SECONDS)
+        self.results = ResultService(self.pool, advance, RoomService(PostgresTaskQueue(), self.claims))
         self.recover = RecoverService(self.pool, owner_id, THRESHOLD_SECONDS)
         self._slots = SlotService(self.pool)
         self._loop = SimulatedLoop(

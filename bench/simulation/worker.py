@@ -21,6 +21,7 @@ from core.wire import (
     ClaimAnswer,
     ClaimOutcome,
     ClaimRequest,
+    ExchangeRequest,
     HeartbeatRequest,
     ItemOutcome,
     Release,
@@ -38,6 +39,8 @@ T = TypeVar("T")
 
 BEAT_SECONDS = 5.0
 CLAIM_TRIES = 5
+EXCHANGES = 0.7
+"""How often results are reported where the answer brings tasks; workers of two builds run side by side."""
 
 
 @dataclass(slots=True)
@@ -79,6 +82,8 @@ class Worker:
         self._outcomes: dict[str, list[ItemOutcome]] = {}
         """Of running batches: what came of the items so far."""
         self._numbers = itertools.count()
+        self._kept = 0
+        """Slots that are kept free for what an answer brings."""
         self.draining = False
 
     def start(self) -> None:
@@ -101,7 +106,7 @@ class Worker:
 
     @property
     def _free(self) -> Capacity:
-        return Capacity(slots=self._slots - len(self._running))
+        return Capacity(slots=self._slots - len(self._running) - self._kept)
 
     async def _call(self, request: Callable[[Orchestrator], Awaitable[T]]) -> T:
         """Call any orchestrator that is there, as through a balancer."""
@@ -147,15 +152,18 @@ class Worker:
         match answer.outcome:
             case ClaimOutcome.GRANTED:
                 broker.complete(parcel)
-                self._running[message.task_id] = message
-                self._disk.started.append(message.task_id)
-                self._world.spawn(self.process, lambda: self._work(message), message.task_id)
+                self._begin(message)
             case ClaimOutcome.NO_FIT:
                 broker.give_back(parcel, 1.0)
             case ClaimOutcome.UNKNOWN:
                 broker.dead_letter(parcel, answer.reason or "unknown")
             case _:
                 broker.complete(parcel)
+
+    def _begin(self, message: TaskMessage) -> None:
+        self._running[message.task_id] = message
+        self._disk.started.append(message.task_id)
+        self._world.spawn(self.process, lambda: self._work(message), message.task_id)
 
     async def _work(self, message: TaskMessage) -> None:
         if message.items is None:
@@ -251,18 +259,43 @@ class Worker:
         while True:
             await self._world.pause(self.process, self._world.chance.random() * 2.0)
             results = tuple(self._disk.unanswered.values())
-            if results:
+            if results and self._world.chance.random() < EXCHANGES and not self.draining:
+                await self._exchange(results)
+            elif results:
                 await self._send(results)
+
+    async def _exchange(self, results: Sequence[TaskResult]) -> None:
+        """Report, and take what the answer brings into slots that are kept free meanwhile."""
+        self._kept = max(self._free.slots, 0)
+        request = ExchangeRequest(
+            worker=self._identity,
+            results=tuple(results),
+            free=Capacity(slots=self._kept),
+            claim_id=f"{self.process.name}-{next(self._numbers)}",
+        )
+        try:
+            answers, _, grants = await self._call(lambda one: one.results.exchange(request))
+        except NoAnswer:
+            return
+        finally:
+            self._kept = 0
+        self._settle(answers)
+        for grant in grants:
+            self._outside.faults.note("task with an answer")
+            self._begin(grant.message)
 
     async def _send(self, results: Sequence[TaskResult | Release]) -> bool:
         try:
             answers, _ = await self._call(lambda one: one.results.report(self.process.name, results))
         except NoAnswer:
             return False
+        self._settle(answers)
+        return True
+
+    def _settle(self, answers: Sequence[ResultAnswer]) -> None:
         for answer in answers:
             self._disk.answers.append((answer.task_id, answer))
             self._disk.unanswered.pop(answer.task_id, None)
-        return True
 
     async def _leave(self) -> None:
         releases = tuple(

@@ -9,6 +9,8 @@ from core.identity import Role
 from core.wire import (
     ClaimRequest,
     ClaimResponse,
+    ExchangeRequest,
+    ExchangeResponse,
     HeartbeatRequest,
     Release,
     ReleaseRequest,
@@ -44,6 +46,16 @@ async def task_results(request: Request) -> Response:
     ctx = _for_worker(request)
     reported = await parsed(request, ResultRequest, MAX_CALLBACK_BYTES)
     return await _report(ctx, reported.worker.worker_id, reported.results)
+
+
+@router.post("/exchange")
+async def exchange(request: Request) -> Response:
+    """Store and apply what came of tasks, and give the worker the next ones that it has room for."""
+    ctx = _for_worker(request)
+    wanted = await parsed(request, ExchangeRequest, MAX_CALLBACK_BYTES)
+    answers, steps, grants = await ctx.results.exchange(wanted)
+    ctx.waiters.ended(ended_jobs(steps))
+    return json_response(ExchangeResponse(answers=tuple(answers), grants=tuple(grants)))
 
 
 @router.post("/task-result")

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from psycopg.rows import dict_row
 
@@ -18,6 +18,8 @@ from core.wire import (
     Claim,
     ClaimAnswer,
     ClaimRequest,
+    ExchangeRequest,
+    Grant,
     HeartbeatRequest,
     HeartbeatResponse,
     Release,
@@ -45,6 +47,7 @@ from services.pauses import PauseService, Turned
 from services.payload_desk import PayloadDesk
 from services.reopening import OF_VERSIONS
 from services.results import ResultService
+from services.rooms import RoomService
 from services.work import Connection, pipelined
 
 WORKFLOWS = Path(__file__).resolve().parents[2] / "workflows"
@@ -98,8 +101,8 @@ class Engine:
         self.jobs = JobService(
             self.advance_service.writer, Shelf(self.catalogue), definitions, self.desk, lambda: self.owner_id
         )
-        self.results = ResultService(self.pool, self.advance_service)
         self.claims = ClaimService(self.pool, self.lease_seconds)
+        self.results = ResultService(self.pool, self.advance_service, RoomService(PostgresTaskQueue(), self.claims))
         self.commands = CommandService(self.pool, self.advance_service)
         self.pauses = PauseService(self.pool, Shelf(self.catalogue))
         self.dead_letters = DeadLetterService(self.pool)
@@ -210,6 +213,19 @@ class HandWorker:
         """Report results or releases."""
         answers, _ = await self.engine.results.report(self.worker_id, results)
         return answers
+
+    async def exchange(
+        self, *results: TaskResult, slots: int | None = None, state: Literal["active", "draining"] = "active"
+    ) -> tuple[list[ResultAnswer], Sequence[Grant]]:
+        """Report results and take what there is room for."""
+        request = ExchangeRequest(
+            worker=self.identity.model_copy(update={"state": state}),
+            results=results,
+            free=Capacity(slots=self.slots if slots is None else slots),
+            claim_id=uuid.uuid4().hex,
+        )
+        answers, _, grants = await self.engine.results.exchange(request)
+        return answers, grants
 
     async def complete(self, *messages: TaskMessage, output: dict[str, Any] | None = None) -> list[ResultAnswer]:
         """Report success, by default with what an echo handler returns."""

@@ -16,6 +16,9 @@ from core.wire import (
     ClaimOutcome,
     ClaimRequest,
     ClaimResponse,
+    ExchangeRequest,
+    ExchangeResponse,
+    Grant,
     HeartbeatRequest,
     HeartbeatResponse,
     ReleaseRequest,
@@ -58,6 +61,9 @@ class Orchestrator:
     releases: list[ReleaseRequest] = field(default_factory=list)
     result_calls: list[ResultRequest] = field(default_factory=list)
     results: dict[str, TaskResult] = field(default_factory=dict)
+    next: list[TaskMessage] | None = None
+    """Tasks to give with answers to results; None for an orchestrator of the build before, which knows no such call."""
+    exchanges: list[ExchangeRequest] = field(default_factory=list)
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard])
@@ -65,6 +71,7 @@ class Orchestrator:
         app.router.add_post("/api/v1/callbacks/heartbeats", self._heartbeats)
         app.router.add_post("/api/v1/callbacks/task-results", self._results)
         app.router.add_post("/api/v1/callbacks/releases", self._releases)
+        app.router.add_post("/api/v1/callbacks/exchange", self._exchange)
         return app
 
     @web.middleware
@@ -117,6 +124,18 @@ class Orchestrator:
         answers = tuple(ResultAnswer(task_id=r.task_id, disposition=self.disposition) for r in call.results)
         return _json(ResultResponse(answers=answers))
 
+    async def _exchange(self, request: web.Request) -> web.Response:
+        if self.next is None:
+            return web.Response(status=404)
+        call = ExchangeRequest.model_validate_json(await request.read())
+        self.exchanges.append(call)
+        self.results.update({result.task_id: result for result in call.results})
+        given, self.next = self.next[: call.free.slots], self.next[call.free.slots :]
+        self.dispatched.update({message.task_id: message for message in given})
+        grants = tuple(Grant(message=message, answer=self._answer(message.task_id)) for message in given)
+        answers = tuple(ResultAnswer(task_id=r.task_id, disposition=self.disposition) for r in call.results)
+        return _json(ExchangeResponse(answers=answers, grants=grants))
+
     async def _releases(self, request: web.Request) -> web.Response:
         self.releases.append(ReleaseRequest.model_validate_json(await request.read()))
         return web.json_response({})
@@ -149,6 +168,23 @@ async def orchestrator() -> AsyncIterator[Orchestrator]:
 @pytest.fixture
 def state_dir(tmp_path: Path) -> Path:
     return tmp_path / "state"
+
+
+def task(task_id: str, handler: str, params: dict[str, Any] | None = None) -> TaskMessage:
+    """Return the message of a task that is dispatched by other means than the queue."""
+    job_id, node_id, attempt = task_id.split("_")
+    return TaskMessage(
+        task_id=task_id,
+        job_id=job_id,
+        node_id=node_id,
+        attempt=int(attempt),
+        dispatch_no=1,
+        handler=handler,
+        queue=LIGHT_QUEUE,
+        params=params or {},
+        timeout_seconds=30,
+        token="aa",
+    )
 
 
 class Dispatcher:

@@ -12,7 +12,7 @@ from core.errors import Classification
 from core.ports import BlobRef
 from core.wire import ClaimOutcome, TaskStatus
 from repositories.blobs_folder import FolderBlobRepository
-from tests.integration.worker.conftest import Dispatcher
+from tests.integration.worker.conftest import Dispatcher, task
 from tests.integration.worker.running import checkpoints, running
 from tests.support.rows import TOKEN, seed_attempt
 from tests.support.waiting import await_until
@@ -34,6 +34,33 @@ async def test_inline_tasks_run_and_their_messages_are_completed(dispatch: Dispa
             assert result.output == {"echoed_params": {"n": number, "x": [1.5, None, "ü"]}}
         await dispatch.empty()
     assert len(dispatch.orchestrator.claims) <= 100
+
+
+async def test_tasks_that_come_with_an_answer_run_without_a_message_or_a_claim(dispatch: Dispatcher) -> None:
+    peer = dispatch.orchestrator
+    peer.next = [task(f"job_next_{number}", "echo", {"n": number}) for number in range(100)]
+    peer.digests["job_next_7"] = "of something else"
+    async with running():
+        await dispatch("job_first_0", "echo")
+        for number in range(100):
+            result = await dispatch.result(f"job_next_{number}")
+            assert result.status is (TaskStatus.FAILED if number == 7 else TaskStatus.COMPLETED)
+    assert [len(call.claims) for call in peer.claims] == [1]
+    assert all(0 <= call.free.slots <= 64 for call in peer.exchanges)
+    assert max(call.free.slots for call in peer.exchanges) > 1
+
+
+async def test_an_answer_brings_nothing_that_is_not_asked_for(dispatch: Dispatcher) -> None:
+    """A task of a kind that needs more than a slot in the event loop is left to its lease; the next ones run."""
+    peer = dispatch.orchestrator
+    peer.next = [task("job_process_0", "chunk_processor", {"items": [1]})]
+    async with running():
+        await dispatch("job_a_0", "echo")
+        await dispatch.result("job_a_0")
+        assert peer.next == []
+        await dispatch("job_b_0", "chunk_processor", {"items": [1]})
+        await dispatch.result("job_b_0")
+    assert set(peer.results) == {"job_a_0", "job_b_0"}
 
 
 async def test_the_journal_has_one_start_and_one_end_of_every_execution(

@@ -1,0 +1,118 @@
+"""Results in, tasks out: leased in the transaction of the results, older ones first, each as fenced as by a claim."""
+
+from core.models.engine import Attempt
+from core.wire import Capacity, ExchangeRequest
+from services.claims import Free
+from services.rooms import Room, runs_inline
+from tests.support.engine import Engine, HandWorker, completed
+
+
+async def test_a_chain_needs_no_message_after_its_first(engine: Engine, worker: HandWorker) -> None:
+    job_id = await engine.create("chain_10")
+    message = await engine.message(job_id)
+    await worker.claim(message)
+    await engine.query("DELETE FROM dagqueue.messages")
+    for number in range(2, 11):
+        (answer,), (grant,) = await worker.exchange(completed(message))
+        assert answer.disposition == "applied"
+        message = grant.message
+        assert message.node_id == f"step_{number}"
+        attempt = await engine.attempt(message.task_id)
+        assert (attempt["state"], attempt["worker_id"], attempt["redispatch_at"]) == ("leased", "worker-1", None)
+        assert (await engine.statuses(job_id))[message.node_id] == "RUNNING"
+        assert await engine.messages() == []
+    assert await worker.exchange(completed(message)) == ([answer.model_copy(update={"task_id": message.task_id})], ())
+    assert [job.status for job in engine.ended] == ["COMPLETED"]
+    assert (await engine.events(job_id)).count("node_started") == 10
+
+
+async def test_what_waits_in_the_queue_comes_before_what_is_new(engine: Engine, worker: HandWorker) -> None:
+    chain = await engine.create("chain_10")
+    first = await engine.message(chain)
+    await worker.claim(first)
+    await engine.query("DELETE FROM dagqueue.messages")
+    waiting = await engine.message(await engine.create("echo_test"))
+    _, (grant,) = await worker.exchange(completed(first), slots=1)
+    assert grant.message == waiting
+    assert (await engine.attempt(waiting.task_id))["state"] == "leased"
+    assert [message.node_id for message in await engine.messages()] == ["step_2"]
+    _, (grant,) = await worker.exchange(completed(waiting), slots=2)
+    assert grant.message.node_id == "step_2"
+    assert await engine.messages() == []
+
+
+async def test_room_for_both_takes_both(engine: Engine, worker: HandWorker) -> None:
+    first = await engine.message(await engine.create("chain_10"))
+    await worker.claim(first)
+    await engine.query("DELETE FROM dagqueue.messages")
+    waiting = await engine.message(await engine.create("echo_test"))
+    _, grants = await worker.exchange(completed(first), slots=2)
+    assert {grant.message.node_id for grant in grants} == {waiting.node_id, "step_2"}
+
+
+async def test_who_has_no_room_or_leaves_is_given_nothing(engine: Engine, worker: HandWorker) -> None:
+    first = await engine.message(await engine.create("chain_10"))
+    await worker.claim(first)
+    assert (await worker.exchange(completed(first), slots=0))[1] == ()
+    (second,) = [message for message in await engine.messages() if message.node_id == "step_2"]
+    await worker.claim(second)
+    assert (await worker.exchange(completed(second), state="draining"))[1] == ()
+    assert [message.node_id for message in await engine.messages()][-1] == "step_3"
+
+
+async def test_an_attempt_that_somebody_holds_is_passed_over(engine: Engine, worker: HandWorker) -> None:
+    held, free = [await engine.message(await engine.create("echo_test")) for _ in range(2)]
+    async with engine.pool.connection() as holder:
+        await holder.execute("SELECT FROM dagapp.dag_attempts WHERE task_id = %s FOR UPDATE", (held.task_id,))
+        _, grants = await worker.exchange()
+        await holder.rollback()
+    assert [grant.message for grant in grants] == [free]
+    assert await engine.messages() == [held]
+
+
+async def test_a_paused_task_is_parked_and_its_message_goes(engine: Engine, worker: HandWorker) -> None:
+    message = await engine.message(await engine.create("echo_test"))
+    await engine.order(message.job_id, "pause")
+    assert (await worker.exchange())[1] == ()
+    assert (await engine.attempt(message.task_id))["state"] == "parked"
+    assert await engine.messages() == []
+
+
+async def test_a_message_of_an_old_dispatch_goes_without_a_grant(engine: Engine, worker: HandWorker) -> None:
+    message = await engine.message(await engine.create("echo_test"))
+    await engine.query("UPDATE dagapp.dag_attempts SET dispatch_no = 2")
+    assert (await worker.exchange())[1] == ()
+    assert await engine.messages() == []
+    assert (await engine.attempt(message.task_id))["state"] == "queued"
+
+
+async def test_an_answer_that_is_lost_costs_a_lease(engine: Engine, worker: HandWorker) -> None:
+    """Nothing renews what nobody knows of: it is tried again like the task of a lost worker."""
+    first = await engine.message(await engine.create("chain_10"))
+    await worker.claim(first)
+    await engine.query("DELETE FROM dagqueue.messages")
+    _, (lost,) = await worker.exchange(completed(first))
+    (again,), grants = await worker.exchange(completed(first))
+    assert (again.disposition, grants) == ("duplicate", ())
+    await engine.lapse(lost.message.task_id)
+    await engine.advance(first.job_id)
+    assert (await engine.attempt(lost.message.task_id))["state"] == "expired"
+    (late,), _ = await worker.exchange(completed(lost.message))
+    assert late.disposition == "superseded"
+
+
+async def test_a_retry_takes_the_way_through_the_queue(engine: Engine, worker: HandWorker) -> None:
+    """Its claim looks for what the attempt before had saved."""
+    message = await engine.message(await engine.create("echo_test"))
+    attempt = Attempt.model_validate(await engine.attempt(message.task_id))
+    request = ExchangeRequest(worker=worker.identity, free=Capacity(slots=9), claim_id="c")
+    room = Room(request, 20.0, Free(9, 0))
+    assert room.lease((attempt.model_copy(update={"attempt": 1}), message), attempt.queued_at) is None
+    leased = room.lease((attempt, message), attempt.queued_at)
+    assert leased is not None
+    assert (leased.state, leased.claim_id) == ("leased", "c")
+
+
+def test_what_runs_in_a_subprocess_or_fetches_comes_by_message() -> None:
+    assert runs_inline("echo")
+    assert not any(map(runs_inline, ("create_cog", "source.fetch", "nobody")))
