@@ -10,6 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from core.errors import GeodagError
+from edge.heap import settle_heap
 from orchestrator.app import create_app
 from orchestrator.drain import LAST_CALLS_SECONDS
 from orchestrator.settings import OrchestratorSettings
@@ -77,6 +78,7 @@ def main() -> int:
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     server = DrainingServer(config, app)
+    settle_heap()
     server.run()
     return 0 if server.started else 1
 

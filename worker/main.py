@@ -13,6 +13,7 @@ from core.errors import GeodagError
 from core.handlers_catalog import CATALOG
 from core.outgoing import OutgoingPolicy
 from edge.fetching import SourceClient
+from edge.heap import settle_heap
 from handlers.registry import IMPLEMENTATIONS
 from messaging.postgres import PostgresTaskReceiver
 from repositories.blobs_folder import FolderBlobRepository
@@ -75,6 +76,7 @@ def main() -> None:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(_BAD_SETTINGS) from None
     setup_logging(settings.log_level, settings.log_format, f"worker-{settings.worker_type}")
+    settle_heap()
     try:
         uvloop.run(serve(settings))
     except FolderTaken as error:

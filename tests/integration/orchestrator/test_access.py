@@ -100,7 +100,7 @@ async def test_a_service_key_is_nobodys_caller_key(door: Door, routes: list[tupl
 
 async def test_callbacks_take_the_workers_key_and_no_other(door: Door, routes: list[tuple[str, str]]) -> None:
     callbacks = [route for route in routes if is_callback(route[1])]
-    assert len(callbacks) == 5
+    assert len(callbacks) == 6
     for route in callbacks:
         assert await status(door, *route, caller="operator", service="gateway") == 401, route
         assert await status(door, *route, service="worker") == 422, route
