@@ -1,7 +1,7 @@
 """What a process that has started tells the garbage collector.
 
 Modules, routes and models make a heap of some hundred thousand objects that never die. Each full collection looked at
-all of them again, in the middle of whatever request it fell into; of the CPU of an orchestrator under load that was a fifth.
+all of them again, in the middle of whatever request it fell into: a fifth of the CPU of an orchestrator under load.
 """
 
 import gc
