@@ -45,6 +45,7 @@ _REFUSALS: Final = "raster/test_validate_refusals.py::"
 _ACCEPTED: Final = "raster/test_validate_acceptance.py::"
 _COG: Final = "raster/test_create_cog.py::"
 _DELIVERY: Final = "raster/test_delivery.py::"
+_CUBE: Final = "raster/test_cube.py::"
 _ITEM: Final = "stac/test_register_item.py::"
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -71,7 +72,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "format.allowed", "FORMAT_NOT_ALLOWED", ERROR, "format",
-        "Only GeoTIFF, BigTIFF and COG are opened, judged by content; all else that GDAL knows is refused unopened.",
+        "Only GeoTIFF, BigTIFF, COG, HDF5 and NetCDF-4 are read, judged by content; all else is refused unopened.",
         _REFUSALS + "test_content_decides_not_the_name",
     ),
     Rule(
@@ -146,6 +147,10 @@ RULES: Final[tuple[Rule, ...]] = (
         _REFUSALS + "test_several_pages_are_listed",
     ),
     Rule(
+        "subdataset.used", "SUBDATASET_USED", INFO, "subdataset", "Says which variable and step of a cube was read.",
+        _CUBE + "test_a_variable_becomes_a_cog_with_everything_it_says",
+    ),
+    Rule(
         "crs.stated", "CRS_MISSING", ERROR, "crs",
         "The CRS comes from the file, its sidecars or the submit; never guessed.",
         _REFUSALS + "test_no_crs_anywhere",
@@ -154,6 +159,11 @@ RULES: Final[tuple[Rule, ...]] = (
         "crs.from_submit", "CRS_FROM_SUBMIT", INFO, "crs",
         "Says that the submit's CRS is used because the file has none.",
         _ACCEPTED + "test_a_crs_may_come_from_the_submit",
+    ),
+    Rule(
+        "crs.by_convention", "CRS_BY_CONVENTION", INFO, "crs",
+        "Latitudes and longitudes of a CF file without grid mapping are WGS 84.",
+        _CUBE + "test_latitudes_and_longitudes_without_a_mapping_are_wgs_84",
     ),
     Rule(
         "crs.no_conflict", "CRS_CONFLICT", ERROR, "crs",

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from rasterio.io import DatasetReader
 
+from core.handlers_catalog import RasterOptions
 from handlers import archives
 from handlers.context import ProcessContext
 from handlers.raster import crs as crs_rules
@@ -32,6 +33,10 @@ class Delivered:
     """As the sender calls it, without folders."""
     sidecars: Beside
     member: str | None = None
+    """What of an archive, or which variable and step of a cube, it is."""
+    cube: bool = False
+    crs_by_convention: bool = False
+    """A cube names no CRS, but latitudes and longitudes."""
 
 
 @contextmanager
@@ -45,6 +50,9 @@ def received(
     """
     folder = ctx.scratch / FOLDER
     try:
+        if is_cube(head):
+            yield _from_cube(ctx, source, folder, member, findings)
+            return
         if archives.is_archive(head):
             yield _unpacked(ctx, source, folder, member, findings)
             return
@@ -55,6 +63,28 @@ def received(
         yield Delivered(source, source.name, beside(source))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_cube(head: bytes) -> bool:
+    """Return whether a file holds variables rather than pages."""
+    return sniff(head).kind is Kind.CUBE
+
+
+def chosen_part(head: bytes, options: RasterOptions) -> str | None:
+    """Return what a submit says of which part of a file it means."""
+    return options.subdataset if is_cube(head) else options.member
+
+
+def _from_cube(ctx: ProcessContext, source: Path, folder: Path, wanted: str | None, findings: Findings) -> Delivered:
+    from handlers.raster.cube import unpack  # HDF5 is loaded where there is some
+
+    def on_window(done: int, total: int) -> None:
+        ctx.raise_if_cancelled()
+        ctx.progress(done, total, "reading the variable")
+
+    folder.mkdir()
+    found = unpack(source, wanted, folder / "source.tif", findings, on_window)
+    return Delivered(folder / "source.tif", source.name, Beside({}), found.chosen, True, found.without_mapping)
 
 
 def completed(
@@ -144,8 +174,12 @@ def _counter(ctx: ProcessContext, total: int) -> Callable[[int], None]:
 
 def note_delivery(delivered: Delivered, said: Said | None, src: DatasetReader, findings: Findings) -> None:
     """Say what was read beside the file, and what of it does not count because the file says otherwise."""
-    if delivered.member is not None:
+    if delivered.cube:
+        findings.info("SUBDATASET_USED", "this variable was read", field="subdataset", now=delivered.member)
+    elif delivered.member is not None:
         findings.info("MEMBER_USED", "the raster was taken from the archive", field="member", now=delivered.member)
+    if delivered.crs_by_convention:
+        findings.info("CRS_BY_CONVENTION", "latitudes and longitudes without a grid mapping are WGS 84", field="crs")
     if said is None:
         return
     used = ", ".join(delivered.sidecars.used)

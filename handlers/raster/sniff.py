@@ -12,6 +12,7 @@ class Kind(Enum):
     """What may be done with a file."""
 
     TIFF = "tiff"
+    CUBE = "cube"
     PICTURE = "picture"
     NOT_ALLOWED = "not_allowed"
     UNKNOWN = "unknown"
@@ -27,6 +28,8 @@ class Sniffed:
 
 _TIFF = tuple(bytes.fromhex(magic) for magic in ("49492a00", "4d4d002a", "49492b00", "4d4d002b"))
 
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+
 _PICTURES = (
     (b"\xff\xd8\xff", "JPEG picture"),
     (b"\x89PNG\r\n\x1a\n", "PNG picture"),
@@ -37,7 +40,6 @@ _PICTURES = (
 _FORMATS = (
     (b"\x00\x00\x00\x0cjP  ", "JPEG 2000 image"),
     (b"\xff\x4f\xff\x51", "JPEG 2000 codestream"),
-    (b"\x89HDF\r\n\x1a\n", "HDF5 or NetCDF-4 file"),
     (b"CDF\x01", "NetCDF file"),
     (b"CDF\x02", "NetCDF file"),
     (b"CDF\x05", "NetCDF file"),
@@ -88,6 +90,8 @@ def sniff(head: bytes) -> Sniffed:
     """Return what a file is, given its first `HEAD_BYTES` bytes (at least one)."""
     if head.startswith(_TIFF):
         return Sniffed(Kind.TIFF, "TIFF")
+    if head.startswith(_HDF5):
+        return Sniffed(Kind.CUBE, "HDF5 or NetCDF-4 file")
     picture = _picture(head)
     if picture:
         return Sniffed(Kind.PICTURE, picture)

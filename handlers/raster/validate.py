@@ -10,11 +10,11 @@ from typing import Any, Final
 from rasterio.errors import RasterioError, RasterioIOError
 from rasterio.io import DatasetReader
 
-from core.handlers_catalog import RasterInspectParams, RasterOptions, RasterValidateParams
+from core.handlers_catalog import RasterInspectParams, RasterValidateParams
 from handlers.archives import is_archive
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import gdal
-from handlers.raster.delivery import Delivered, completed, note_delivery, received
+from handlers.raster.delivery import Delivered, chosen_part, completed, note_delivery, received
 from handlers.raster.estimate import estimate
 from handlers.raster.facts import RasterFacts
 from handlers.raster.findings import Findings
@@ -41,7 +41,7 @@ def validate(ctx: ProcessContext, params: RasterValidateParams) -> Outcome:
     source = Path(params.source)
     size_bytes, head = _check_file(source, params.expected_size_bytes, findings)
     options = check_options(params.options, findings)
-    with received(ctx, source, head, params.options.member, findings) as delivered:
+    with received(ctx, source, head, chosen_part(head, params.options), findings) as delivered:
         content_hash, facts, page = _examine(ctx, params, delivered, options, findings)
         packed = delivered.path.stat().st_size if delivered.member else 0
     findings.raise_if_rejected()
@@ -69,7 +69,7 @@ def _examine(
     ctx: ProcessContext, params: RasterValidateParams, delivered: Delivered, options: Options, findings: Findings
 ) -> tuple[str | None, RasterFacts, Directory]:
     """Return the digest of the source, the facts of its raster after all rules, and its directory."""
-    page, chosen = _check_tiff(delivered.path, params.options, LIMITS, findings)
+    page, chosen = _check_tiff(delivered.path, None if delivered.cube else params.options.subdataset, LIMITS, findings)
     path, said = completed(ctx, delivered, page, findings)
     with gdal.environment(sidecars=said is not None), _open(path, chosen, findings) as src:
         note_delivery(delivered, said, src, findings)
@@ -118,7 +118,7 @@ def _check_kind(head: bytes, findings: Findings) -> None:
     found = sniff(head)
     expected = "Send a GeoTIFF or Cloud Optimized GeoTIFF."
     match found.kind:
-        case Kind.TIFF:
+        case Kind.TIFF | Kind.CUBE:
             return
         case Kind.PICTURE:
             message = f"the file is a {found.name}, which has no place on the ground"
@@ -132,13 +132,13 @@ def _check_kind(head: bytes, findings: Findings) -> None:
 
 
 def _check_tiff(
-    source: Path, options: RasterOptions, limits: RasterLimits, findings: Findings
+    source: Path, subdataset: str | None, limits: RasterLimits, findings: Findings
 ) -> tuple[Directory, int | None]:
     """Return the directory to read and its number when there are several, having checked header and sizes."""
     try:
         directories = read_directories(source)
         images = [directory for directory in directories if directory.is_main]
-        page = _choose_page(images, options.subdataset, findings)
+        page = _choose_page(images, subdataset, findings)
         _check_size(page, limits, findings)
         table = page.blocks
         decoded = table.decoded_bytes(page)

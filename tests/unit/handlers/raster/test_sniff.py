@@ -25,7 +25,6 @@ FORMATS = [
     (b"PK\x03\x04rest", "zip archive"),
     (b"\x1f\x8b\x08rest", "gzip archive"),
     (b"\0" * 257 + b"ustar\0", "tar archive"),
-    (b"\x89HDF\r\n\x1a\nrest", "HDF5 or NetCDF-4 file"),
     (b"CDF\x01rest", "NetCDF file"),
     (b"GRIB rest", "GRIB file"),
     (b"SQLite format 3\x00rest", "SQLite or GeoPackage database"),
@@ -67,3 +66,7 @@ def test_anything_else_is_described_but_never_quoted(head: bytes, name: str) -> 
     found = sniff(head)
     assert (found.kind, found.name) == (Kind.UNKNOWN, name)
     assert "secret" not in found.name
+
+
+def test_hdf5_is_a_cube() -> None:
+    assert sniff(b"\x89HDF\r\n\x1a\nrest").kind is Kind.CUBE
