@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import rasterio
@@ -177,3 +178,21 @@ async def test_sidecars_of_a_blob_come_to_the_jail_from_wherever_blobs_are(
     raster = validated["raster"]
     assert (raster["crs_code"], raster["sidecars"]) == ("EPSG:32631", ["prj", "world"])
     assert raster["bounds"] == [5e5, 5e6 - 9000, 5e5 + 12000, 5e6]
+
+
+async def test_a_variable_of_a_netcdf_is_validated_in_the_jail(
+    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path
+) -> None:
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        for name, size, unit in (("lat", 30, "degrees_north"), ("lon", 40, "degrees_east")):
+            file[name] = np.arange(size, dtype=float)
+            file[name].attrs["units"] = unit
+            file[name].make_scale(name)
+        file.create_dataset("t", data=HEIGHT[:30, :40], chunks=True, compression="gzip")
+        for place, name in enumerate(("lat", "lon")):
+            file["t"].dims[place].attach_scale(file[name])
+    await FolderBlobRepository(Path(environment["BLOB_ROOT"])).upload(tmp_path / "a.nc", BlobRef("bronze", "a.nc"))
+    async with running():
+        await dispatch("job_validate_0", "raster.validate", {"source": "bronze/a.nc"}, timeout_seconds=60)
+        found = output(await dispatch.result("job_validate_0", 60))
+    assert (found["raster"]["member"], found["raster"]["crs_code"]) == ("t", "EPSG:4326")
