@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.errors import (
@@ -140,9 +141,22 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "PARAMETER_INVALID")
     detail = ErrorDetail(code=code, message=str(error.detail), user_fixable=error.status_code < 500)
+    said = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        said["Allow"] = ", ".join(_methods(request))
+        detail = detail.model_copy(update={"message": f"{request.method} is not served here; there is {said['Allow']}"})
+    elif error.status_code == HTTPStatus.NOT_FOUND:
+        detail = detail.model_copy(update={"message": "there is no such resource", "field": "path"})
     response = problem(detail, HTTPStatus(error.status_code), request.url.path)
-    response.headers.update(error.headers or {})
+    response.headers.update(said)
     return response
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods of every route in a place; the framework itself names those of the first."""
+    app: FastAPI = request.app
+    found = [r for r in app.routes if isinstance(r, Route) and r.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in found for method in route.methods or ()})
 
 
 def internal(error: BaseException, instance: str) -> Response:

@@ -23,7 +23,8 @@ def build(gateway: Gateway) -> func.Blueprint:
 
     async def elsewhere(req: func.HttpRequest) -> func.HttpResponse:
         path = urlsplit(req.url).path
-        served = [route for template, route in places if template.match(path) is not None]
+        found = [(template.rank, route) for template, route in places if template.match(path) is not None]
+        served = [route for rank, route in found if rank == min(rank for rank, _ in found)]
         methods = await _methods(gateway, req, served)
         if not methods:
             raise NotFound("there is no such resource", field="path")

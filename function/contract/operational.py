@@ -5,7 +5,8 @@ from typing import Final
 
 from core.b2b import MAX_ORDINAL
 from core.openapi import Operation
-from function.contract.parts import ANYBODY, OPERATORS, PAGE, PLATFORM, TIMES, Route, proxied, read, text, whole
+from core.statuses import JobStatus
+from function.contract.parts import ANYBODY, OPERATORS, PAGE, PLATFORM, TIMES, Route, choice, proxied, read, text, whole
 
 JOB: Final = "api/status/job/{job_id}"
 
@@ -18,7 +19,9 @@ ROUTES: Final[Mapping[str, Route]] = {
     ),
     "gateway_health": Route("GET", "api/gateway/health", read("How the gateway does.", "operations", OPERATORS)),
     "status_jobs": Route(
-        "GET", "api/status/jobs", proxied("List jobs.", "operations", text("status"), whole("limit", 1, 1000, 50))
+        "GET",
+        "api/status/jobs",
+        proxied("List jobs.", "operations", choice("status", *JobStatus), whole("limit", 1, 1000, 50)),
     ),
     "status_stats": Route(
         "GET", "api/status/stats", proxied("Figures by state.", "operations", whole("hours", 1, 24 * 366, 24))

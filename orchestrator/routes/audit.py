@@ -1,12 +1,13 @@
 """The audit, for operators."""
 
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import AwareDatetime, BaseModel
+from pydantic import BaseModel, BeforeValidator
 from starlette.responses import Response
 
-from core.b2b import MAX_ORDINAL
+from core.b2b import MAX_ORDINAL, moment
 from core.identity import Role
 from core.models.business import AuditEntry
 from core.paging import DEFAULT_LIMIT, MAX_LIMIT
@@ -17,7 +18,7 @@ from repositories.audit import AuditFilter
 router = APIRouter(prefix="/api/v1/audit", tags=["audit"], route_class=StrictRoute)
 
 Text = Annotated[str | None, Query(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
-Time = Annotated[AwareDatetime | None, Query(description="RFC 3339 with its zone.")]
+Time = Annotated[datetime | None, BeforeValidator(moment), Query(description="RFC 3339 with its zone.")]
 
 
 class AuditList(BaseModel):

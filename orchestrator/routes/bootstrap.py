@@ -6,16 +6,23 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.encoders import jsonable_encoder
 from psycopg import AsyncConnection
+from pydantic import BaseModel, ConfigDict
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from core.errors import Forbidden
 from core.identity import Role
-from orchestrator.deps import Context, context
+from orchestrator.deps import Context, context, optional
 from orchestrator.strict import StrictRoute
 from repositories import migrate
 from repositories.database import listen
 
 router = APIRouter(prefix="/api/v1/bootstrap", tags=["bootstrap"], route_class=StrictRoute)
+
+
+class Nothing(BaseModel):
+    """Body of what takes no word: none, or an empty object."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 @router.get("/status")
@@ -56,7 +63,7 @@ async def migrate_schema(request: Request) -> Response:
 @router.post("/rebuild")
 async def rebuild(request: Request) -> Response:
     """Drop everything and migrate from nothing; only in development with ALLOW_REBUILD in the environment."""
-    ctx = _mutator(request)
+    ctx = await _mutator(request)
     if not (ctx.settings.allow_rebuild and ctx.settings.environment == "development"):
         raise Forbidden("rebuild needs ENVIRONMENT=development and ALLOW_REBUILD=true in the process's environment")
     async with await _connect(ctx) as conn:
@@ -65,7 +72,7 @@ async def rebuild(request: Request) -> Response:
 
 
 async def _migrate(request: Request) -> Response:
-    async with await _connect(_mutator(request)) as conn:
+    async with await _connect(await _mutator(request)) as conn:
         done = await migrate.migrate(conn)
     return JSONResponse({"applied": done})
 
@@ -76,9 +83,10 @@ def _reader(request: Request) -> Context:
     return ctx
 
 
-def _mutator(request: Request) -> Context:
+async def _mutator(request: Request) -> Context:
     ctx = context(request)
     ctx.auth.mutator(request.headers, Role.OPERATOR)
+    await optional(request, Nothing)
     return ctx
 
 

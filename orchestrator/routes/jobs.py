@@ -230,7 +230,7 @@ async def get_nodes(request: Request, job_id: str) -> Response:
 async def get_events(
     request: Request,
     job_id: str,
-    after: Annotated[int, Query(ge=0, description="Event id to start behind.")] = 0,
+    after: Annotated[int, Query(ge=0, le=2**53, description="Event id to start behind.")] = 0,
     limit: Annotated[int, Query(ge=1, le=10000)] = 1000,
 ) -> Response:
     """Return every transition of a job, oldest first."""

@@ -436,6 +436,7 @@ async def test_a_wrong_method_is_told_with_those_there_are(platform: Platform) -
         ("POST", "/api/platform/status/x", "GET"),
         ("PUT", f"/api/assets/{ASSET}", "DELETE, GET, PATCH"),
         ("OPTIONS", f"/api/assets/{ASSET}", "DELETE, GET, PATCH"),
+        ("OPTIONS", "/api/assets/reviews", "GET"),
     ):
         reply = await platform.call(method, path, None)
         assert (reply.status, reply.body["code"], reply.headers["Allow"]) == (405, "METHOD_NOT_ALLOWED", allow)

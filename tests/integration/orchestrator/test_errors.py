@@ -159,3 +159,30 @@ async def allow_connections(database: Database, allowed: bool) -> None:
             await conn.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (database.name,)
             )
+
+
+async def test_a_wrong_method_is_told_with_every_method_of_its_place(door: Door) -> None:
+    for path, allow in (("/api/v1/jobs", "GET, POST"), ("/api/v1/settings/pauses/all", "DELETE, PUT")):
+        async with door.session.request("OPTIONS", door.base + path) as answer:
+            problem = await answer.json()
+            assert (answer.status, answer.headers["Allow"]) == (405, allow)
+            assert (problem["code"], problem["detail"]) == (
+                "METHOD_NOT_ALLOWED",
+                f"OPTIONS is not served here; there is {allow}",
+            )
+
+
+async def test_a_number_is_no_time(door: Door) -> None:
+    for since in ("0", "1700000000", "2026-01-01", "2026-01-01T00:00:00"):
+        status, answer = await door.call("GET", f"/api/v1/audit?since={since}", caller="operator")
+        assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", "since")
+    status, _ = await door.call("GET", "/api/v1/audit?since=2026-01-01T00:00:00Z", caller="operator")
+    assert status == 200
+
+
+async def test_bootstrap_takes_no_words(door: Door) -> None:
+    for body, raw in (({"drop": True}, None), (None, b"J&D")):
+        status, answer = await door.call(
+            "POST", "/api/v1/bootstrap/migrate", body=body, raw=raw, caller="operator", service="gateway"
+        )
+        assert (status, answer["code"]) == (422, "PARAMETER_INVALID")
