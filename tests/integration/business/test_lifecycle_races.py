@@ -195,7 +195,7 @@ async def test_two_at_once_end_as_one_after_the_other(business: Business, race: 
             after, _ = await open_dossier(conn, asset, ADMIN)
         ends = outcomes(before, first, second)
         assert after in ends, (before, after)
-        assert (ends[0] == ends[1]) == (winners == 2)  # both win only where the order makes no difference
+        assert winners == 1 or ends[0] == ends[1]  # both win only where the order makes no difference
         await check_nothing_is_half(business, asset, before, after)
         requests, jobs = await submitted_rows(business, asset)
         assert requests == jobs <= 1
