@@ -25,6 +25,7 @@ KINDS: Final = {
     "preview": ("image/png",),
     "stac": ("application/geo+json", "application/json"),
     "download": ("image/tiff",),
+    "report": ("text/html",),
 }
 """What a door of serving gives to those who may see."""
 FAILURES = 2
