@@ -246,11 +246,9 @@ async def test_many_jobs_at_once_never_have_more_tasks_out_than_the_limit_allows
     out: Counter[str] = Counter()
 
     async def work(worker: HandWorker, number: int) -> None:
-        for _ in range(200):
-            if await engine.query("SELECT 1 FROM dagapp.dag_jobs WHERE status IN ('PENDING', 'RUNNING')") == []:
-                return
+        while await engine.query("SELECT 1 FROM dagapp.dag_jobs WHERE status IN ('PENDING', 'RUNNING')"):
             if found := await due(engine):
-                await engine.advance(*found[number : number + 3])
+                await engine.advance(*(found[number : number + 3] or found[:1]))
             if number == 0:
                 await slots.sweep()
             for message in (await engine.messages())[:4]:
@@ -268,7 +266,8 @@ async def test_many_jobs_at_once_never_have_more_tasks_out_than_the_limit_allows
         await engine.query("DELETE FROM dagqueue.messages WHERE task_id = %s", message.task_id)
         await worker.complete(message)
 
-    await asyncio.gather(*(work(worker, number) for number, worker in enumerate(workers)))
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(work(worker, number) for number, worker in enumerate(workers)))
     assert not out
     assert {(await engine.job(job_id)).status for job_id in jobs} == {"COMPLETED"}
     assert await engine.query("SELECT * FROM dagapp.dag_slots") == []
