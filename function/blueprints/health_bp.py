@@ -1,5 +1,6 @@
 """Probes: alive as long as it answers, ready while it reads its views."""
 
+import functools
 import json
 
 import azure.functions as func
@@ -20,13 +21,18 @@ def build(gateway: Gateway) -> func.Blueprint:
         return _ok("ready")
 
     async def document(req: func.HttpRequest) -> func.HttpResponse:
-        return conditional(req, described)
+        return conditional(req, _document(gateway.version, gateway.urls.gateway))
 
-    described = json.dumps(openapi(gateway.version, gateway.urls.gateway), ensure_ascii=False).encode()
     add(blueprint, gateway, "openapi", document)
     add(blueprint, gateway, "livez", livez)
     add(blueprint, gateway, "readyz", readyz)
     return blueprint
+
+
+@functools.cache
+def _document(version: str, server: str) -> bytes:
+    """Return the OpenAPI document, made when somebody first asks: a cold start does not wait for it."""
+    return json.dumps(openapi(version, server), ensure_ascii=False).encode()
 
 
 def _ok(status: str) -> func.HttpResponse:

@@ -25,6 +25,7 @@ from core.stac import collection_document
 from repositories import pgstac
 from repositories.database import transaction
 from services.settling import open_dossier
+from services.work import Connection
 from tests.support.business import ADMIN, REVIEWER, SUBMITTER, Business, item
 
 ROUNDS = int(os.environ.get("GEODAG_RACE_ROUNDS", "200"))
@@ -93,27 +94,25 @@ RACES: dict[str, tuple[Sequence[A], Runner, Runner, int]] = {
 orders allow both (docs/lifecycle.md says why)."""
 
 
-async def seed(business: Business, refs: dict[str, str], approvals: Sequence[A]) -> str:
+async def seed(conn: Connection, refs: dict[str, str], approvals: Sequence[A]) -> str:
     """Write an asset cleared ouo, with processed versions; the approved ones are catalogued."""
     asset = str(asset_id("ddh", refs))
     latest = max((n for n, state in enumerate(approvals) if state is A.APPROVED), default=None)
-    async with transaction(business.pool) as conn:
+    await conn.execute(
+        "INSERT INTO dagapp.geospatial_assets (asset_id, platform_id, platform_refs, data_type, clearance_state,"
+        " latest_approved_version_ordinal) VALUES (%s, 'ddh', %s, 'raster', 'ouo', %s)",
+        (asset, Jsonb(refs), latest),
+    )
+    for ordinal, state in enumerate(approvals):
+        document = _item(asset, ordinal)
         await conn.execute(
-            "INSERT INTO dagapp.geospatial_assets (asset_id, platform_id, platform_refs, data_type, clearance_state,"
-            " latest_approved_version_ordinal) VALUES (%s, 'ddh', %s, 'raster', 'ouo', %s)",
-            (asset, Jsonb(refs), latest),
+            "INSERT INTO dagapp.asset_versions (asset_id, version_ordinal, version_label, title, access_level,"
+            " submitted_by, source, approval_state, processing_state, stac_item_id, stac_collection_id, stac_item)"
+            " VALUES (%s, %s, %s, 't', 'ouo', 'sue', '{}', %s, 'completed', %s, %s, %s)",
+            (asset, ordinal, f"V{ordinal}", str(state), document["id"], COLLECTION, Jsonb(document)),
         )
-        for ordinal, state in enumerate(approvals):
-            document = _item(asset, ordinal)
-            await conn.execute(
-                "INSERT INTO dagapp.asset_versions (asset_id, version_ordinal, version_label, title, access_level,"
-                " submitted_by, source, approval_state, processing_state, stac_item_id, stac_collection_id, stac_item)"
-                " VALUES (%s, %s, %s, 't', 'ouo', 'sue', '{}', %s, 'completed', %s, %s, %s)",
-                (asset, ordinal, f"V{ordinal}", str(state), document["id"], COLLECTION, Jsonb(document)),
-            )
-        for ordinal, state in enumerate(approvals):
-            if state is A.APPROVED:
-                await pgstac.write_item(conn, _item(asset, ordinal))
+        if state is A.APPROVED:
+            await pgstac.write_item(conn, document)
     return asset
 
 
@@ -144,9 +143,9 @@ def outcomes(before: Dossier, first: Runner, second: Runner) -> list[Dossier]:
 
 async def check_nothing_is_half(business: Business, asset: str, before: Dossier, after: Dossier) -> None:
     """Compare catalogue and audit with the states: each changed state has the row that says so."""
-    async with transaction(business.pool) as conn:
-        found = {n for n in range(3) if await pgstac.read_item(conn, COLLECTION, f"{asset}-v{n}")}
-    assert found == after.catalogued()
+    names = {f"{asset}-v{n}": n for n in range(3)}
+    items = await business.engine.query("SELECT id FROM pgstac.items WHERE id = ANY(%s)", list(names))
+    assert {names[item["id"]] for item in items} == after.catalogued()
     rows = await business.engine.query("SELECT * FROM dagapp.asset_audit WHERE asset_id = %s ORDER BY audit_id", asset)
     clearance, approval = (
         before.asset.clearance_state.value,
@@ -179,9 +178,10 @@ async def test_two_at_once_end_as_one_after_the_other(business: Business, race: 
     async with transaction(business.pool) as conn:
         await pgstac.ensure_collection(conn, collection_document(COLLECTION, "Data Hub: raster"))
     await business.engine.query("UPDATE dagapp.platforms SET requests_per_minute = 60000, max_open_requests = 60000")
-    for number in range(ROUNDS):
-        refs = {"dataset_id": f"{race} {number}", "resource_id": uuid.uuid4().hex}
-        asset = await seed(business, refs, approvals)
+    all_refs = [{"dataset_id": f"{race} {number}", "resource_id": uuid.uuid4().hex} for number in range(ROUNDS)]
+    async with transaction(business.pool) as conn:
+        assets = [await seed(conn, refs, approvals) for refs in all_refs]
+    for number, (refs, asset) in enumerate(zip(all_refs, assets, strict=True)):
         async with transaction(business.pool) as conn:
             before, _ = await open_dossier(conn, asset, ADMIN)
         runners = (first, second) if number % 2 else (second, first)

@@ -70,15 +70,14 @@ def test_a_killed_server_is_seen_as_gone_and_starts_again_with_all_commits(clust
     assert answer(cluster, "SELECT count(*) FROM kept") == 0
 
 
-@pytest.mark.parametrize("content", ["999999999\n", "1\n", "", "not a number\n", "self"])
-def test_a_stale_or_broken_pid_file_does_not_stop_a_start(cluster: Cluster, content: str) -> None:
+def test_a_stale_or_broken_pid_file_does_not_stop_a_start(cluster: Cluster) -> None:
     cluster.start()
-    cluster.stop()
-    pid_file = cluster.data / "postmaster.pid"
-    pid_file.write_text(f"{os.getpid()}\n" if content == "self" else content)
-    assert not cluster.is_running()
-    cluster.start()
-    assert answer(cluster) == 42
+    for content in ("999999999\n", "1\n", "", "not a number\n", f"{os.getpid()}\n"):
+        cluster.stop()
+        (cluster.data / "postmaster.pid").write_text(content)
+        assert not cluster.is_running(), content
+        cluster.start()
+        assert answer(cluster) == 42, content
 
 
 def test_a_cluster_whose_making_was_interrupted_is_made_again(cluster: Cluster) -> None:

@@ -77,16 +77,17 @@ def test_without_its_database_it_lives_is_not_ready_and_says_503(environment: di
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"BLOB_ROOT": ""}, "BLOB_ROOT"),
-        ({"SERVING_COLOUR": "red"}, "SERVING_COLOUR"),
-        ({"SERVING_PORT": "many"}, "SERVING_PORT"),
-        ({"API_KEYS_FILE": "/nowhere/keys.json"}, "/nowhere/keys.json"),
+        (
+            {"BLOB_ROOT": "", "SERVING_COLOUR": "red", "SERVING_PORT": "many"},
+            ["BLOB_ROOT", "SERVING_COLOUR", "SERVING_PORT"],
+        ),
+        ({"API_KEYS_FILE": "/nowhere/keys.json"}, ["/nowhere/keys.json"]),
     ],
 )
 def test_a_wrong_environment_stops_the_start_and_is_named(
-    environment: dict[str, str], change: dict[str, str], named: str
+    environment: dict[str, str], change: dict[str, str], named: list[str]
 ) -> None:
     command = [sys.executable, "-m", "serving.main"]
     ended = subprocess.run(command, cwd=ROOT, env=environment | change, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
-    assert named in ended.stderr
+    assert [name for name in named if name not in ended.stderr] == []

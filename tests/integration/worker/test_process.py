@@ -167,17 +167,22 @@ async def test_a_worker_survives_an_outage_of_all_orchestrators_and_loses_no_res
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"WORKER_QUEUE": ""}, "WORKER_QUEUE"),
-        ({"WORKER_QUEUE": "typo"}, "WORKER_QUEUE"),
-        ({"WORKER_SLOT_INLINE": "3"}, "WORKER_SLOT_INLINE"),
-        ({"DAG_CALLBACK_URL": "localhost:1"}, "DAG_CALLBACK_URL"),
-        ({"WORKER_SERVICE_KEY": ""}, "WORKER_SERVICE_KEY"),
-        ({"WORKER_STATE_DIR": "/tmp/x/y", "WORKER_SCRATCH_DIR": "/tmp/x"}, "WORKER_STATE_DIR"),
+        (
+            {
+                "WORKER_QUEUE": "",
+                "WORKER_SLOT_INLINE": "3",
+                "DAG_CALLBACK_URL": "localhost:1",
+                "WORKER_SERVICE_KEY": "",
+            },
+            ["WORKER_QUEUE", "WORKER_SLOT_INLINE", "DAG_CALLBACK_URL", "WORKER_SERVICE_KEY"],
+        ),
+        ({"WORKER_QUEUE": "typo"}, ["WORKER_QUEUE"]),
+        ({"WORKER_STATE_DIR": "/tmp/x/y", "WORKER_SCRATCH_DIR": "/tmp/x"}, ["WORKER_STATE_DIR"]),
     ],
 )
 def test_a_wrong_environment_stops_the_start_and_names_the_variable(
-    start: Start, tmp_path: Path, changes: dict[str, Any], named: str
+    start: Start, tmp_path: Path, changes: dict[str, Any], named: list[str]
 ) -> None:
     process = start(**changes)
     assert process.wait(20) == 78
-    assert named in log_of(tmp_path)
+    assert [name for name in named if name not in log_of(tmp_path)] == []
