@@ -23,6 +23,8 @@ MAX_BODY_BYTES = 1_048_576
 MAX_ORDINAL = 2**31 - 1
 MAX_DIGITS = 40
 """Of a whole number in a body."""
+MAX_FILES = 100
+"""Of one version."""
 MAX_BATCH = 100
 """Items of one batch."""
 _CLEAN = "expected NFC text without control characters and without characters that turn or hide it"
@@ -105,7 +107,9 @@ class Source(Contract):
 
     container_name: Label | None = None
     blob_name: str | None = None
-    blob_names: list[str] | None = None
+    blob_names: list[str] | None = Field(
+        default=None, description="Several files, with `workflow_id` raster_collection."
+    )
     url: str | None = Field(
         default=None, description="https, of one file; a credential may stand in its query, which is kept sealed."
     )
@@ -136,6 +140,12 @@ class SubmitOptions(Contract):
     collection_id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,127}$")] | None = None
     allow_empty: bool = False
     split_geometries: bool = False
+    tolerate_files: Annotated[int, Field(ge=0, le=MAX_FILES)] | None = Field(
+        default=None, description="raster_collection: files that may be refused or unlike the others. Default 0."
+    )
+    resolution_tolerance: Annotated[float, Field(ge=0, le=0.1)] | None = Field(
+        default=None, description="raster_collection: share by which pixels may differ in size. Default 0.001."
+    )
 
 
 class SubmitRequest(Contract):

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+
+from core.handler_models import AnyOutput, AnyParams, Output, Params, RasterOptions
+from core.tile_params import (
+    CheckCollectionOutput,
+    CheckCollectionParams,
+    ProcessFileParams,
+    ProcessTileOutput,
+    ProcessTileParams,
+    TilingSchemeOutput,
+    TilingSchemeParams,
+)
 
 LIGHT_QUEUE = "functionapp-tasks"
 HEAVY_QUEUE = "container-tasks"
@@ -21,30 +32,6 @@ class RunMode(StrEnum):
 
     INLINE = "inline"
     SUBPROCESS = "subprocess"
-
-
-class Params(BaseModel):
-    """Base of handler params: unknown keys are errors, types are checked, never coerced."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Output(BaseModel):
-    """Base of handler outputs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class AnyParams(BaseModel):
-    """Params of handlers that take whatever they are given."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-
-class AnyOutput(BaseModel):
-    """Output of handlers that return what they were given."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,23 +135,6 @@ class MakeValuesOutput(Output):
     values: list[str]
 
 
-class RasterOptions(Params):
-    """What a submit may say about a raster; names of b2b.md `options`."""
-
-    crs: str | None = None
-    override_crs: bool = False
-    nodata: float | None = None
-    raster_type: str | None = None
-    compression: str | None = None
-    target_crs: str | None = None
-    subdataset: str | None = None
-    member: str | None = None
-    datetime: str | None = None
-    start_datetime: str | None = None
-    end_datetime: str | None = None
-    allow_empty: bool = False
-
-
 class RasterValidateParams(Params):
     source: str = Field(description="Blob path container/name; staged by the worker.")
     options: RasterOptions = RasterOptions()
@@ -205,40 +175,6 @@ class CreateCogOutput(Output):
     report: dict[str, Any] = Field(description="Validation report of the version: verdict, findings, before, after.")
 
 
-class TilingSchemeParams(Params):
-    source: str = Field(description="Blob path; staged by the worker.")
-    raster: dict[str, Any] = Field(description="`raster` of raster.validate.")
-    options: RasterOptions = RasterOptions()
-    tile_pixels: int | None = Field(default=None, ge=512, le=16384, multiple_of=512, description="Side of a tile.")
-    tile_size_mb: float | None = Field(default=None, gt=0, le=1000, description="Decoded; wins over tile_pixels.")
-
-
-class TilingSchemeOutput(Output):
-    grid: dict[str, Any] = Field(description="crs_wkt, transform, width, height, tile_pixels, reduction.")
-    tile_list: list[dict[str, Any]] = Field(description="row, column, window of each tile.")
-    tile_count: int
-
-
-class ProcessTileParams(Params):
-    source: str = Field(description="Blob path; staged by the worker.")
-    content_hash: str | None = Field(default=None, description="Of the source; tiles of other content are not reused.")
-    raster: dict[str, Any] = Field(description="`raster` of raster.validate.")
-    options: RasterOptions = RasterOptions()
-    grid: dict[str, Any] = Field(description="`grid` of raster.generate_tiling_scheme.")
-    tile: dict[str, Any] = Field(description="One of its `tile_list`.")
-    tile_index: int | None = Field(default=None, description="Place in the list; the tile says where it lies itself.")
-    output_prefix: str = Field(description="container/prefix; the worker appends the task id.")
-
-
-class ProcessTileOutput(Output):
-    tile: dict[str, Any]
-    blob_path: str
-    sha256: str
-    size_bytes: int
-    coarse_path: str = Field(description="The tile's share of the overview of the whole.")
-    tallies_path: str = Field(description="What its pixels count, for the statistics of the whole.")
-
-
 class FetchParams(Params):
     url: str = Field(description="Without a query; the credential comes with the claim.")
     file_name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)
@@ -271,6 +207,7 @@ class RegisterItemParams(Params):
     tiles: list[ProcessTileOutput] | None = Field(default=None, description="Outputs of raster.process_tile.")
     grid: dict[str, Any] | None = Field(default=None, description="`grid` of raster.generate_tiling_scheme.")
     raster: dict[str, Any] | None = Field(default=None, description="`raster` of raster.validate; tiles need it.")
+    collection: dict[str, Any] | None = Field(default=None, description="Output of raster.check_collection, for files.")
     output_prefix: str | None = Field(default=None, description="Where the overview of tiles goes.")
     collection_id: str
     item_id: str
@@ -369,6 +306,26 @@ _SPECS = (
         sidecars=True,
         reusable=1,
         description="One tile of a large raster as a COG, the same pixels as in the COG of the whole.",
+    ),
+    HandlerSpec(
+        "raster.check_collection",
+        LIGHT_QUEUE,
+        RunMode.SUBPROCESS,
+        CheckCollectionParams,
+        CheckCollectionOutput,
+        600,
+        description="Whether several validated files are alike, with a verdict on each.",
+    ),
+    HandlerSpec(
+        "raster.process_file",
+        HEAVY_QUEUE,
+        RunMode.SUBPROCESS,
+        ProcessFileParams,
+        ProcessTileOutput,
+        7200,
+        staged=("source",),
+        reusable=1,
+        description="The COG of one of several files, with what the whole needs of it.",
     ),
     HandlerSpec(
         "raster.stac_ensure_collection",

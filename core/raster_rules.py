@@ -46,6 +46,7 @@ _ACCEPTED: Final = "raster/test_validate_acceptance.py::"
 _COG: Final = "raster/test_create_cog.py::"
 _DELIVERY: Final = "raster/test_delivery.py::"
 _CUBE: Final = "raster/test_cube.py::"
+_COLLECTION: Final = "raster/test_collection.py::"
 _ITEM: Final = "stac/test_register_item.py::"
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -297,6 +298,16 @@ RULES: Final[tuple[Rule, ...]] = (
         "options.dates", "PARAMETER_INVALID", ERROR, "datetime",
         "Dates are RFC 3339, and an interval has both ends in order.",
         _REFUSALS + "test_options_that_cannot_be",
+    ),
+    Rule(
+        "collection.alike", "COLLECTION_MISMATCH", ERROR, None,
+        "Files that become one version share bands, dtype, nodata, CRS, resolution and type.",
+        _COLLECTION + "test_a_file_unlike_the_others_is_named_with_the_field",
+    ),
+    Rule(
+        "collection.tolerance", "FILE_LEFT_OUT", WARNING, None,
+        "A file that is refused or unlike the others is left out where the submit tolerates that.",
+        _COLLECTION + "test_what_is_tolerated_is_left_out_and_said",
     ),
     Rule(
         "statistics.own", "STATISTICS_RECOMPUTED", INFO, None, "Statistics that came with the file are replaced.",

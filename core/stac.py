@@ -53,7 +53,7 @@ def tile_items(item: Mapping[str, Any], tiles: Iterable[Mapping[str, Any]]) -> I
         data = {
             "href": f"{whole['href']}&tile={tile['name']}",
             "type": whole["type"],
-            "title": f"{whole['title']} {tile['name']}",
+            "title": tile.get("title") or f"{whole['title']} {tile['name']}",
             "roles": ["data"],
             "file:size": tile["size_bytes"],
             "file:checksum": f"1220{tile['sha256']}",

@@ -4,13 +4,14 @@ Order of the checks: who may (platform), shape (fields), identity (refs and labe
 collection). Each refusal names its field.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from core import b2b, ids
 from core.errors import Forbidden, ParameterInvalid, ParameterMissing
-from core.handlers_catalog import RasterOptions
+from core.handler_models import RasterOptions
 from core.identity import Caller
 from core.models.business import Platform
 from core.payloads import is_payload
@@ -25,6 +26,11 @@ VALIDATE_WORKFLOWS: Final[Mapping[str, str]] = {"raster": "raster_inspect", "vec
 RASTER_OPTIONS: Final = frozenset(RasterOptions.model_fields)
 VECTOR_OPTIONS: Final = frozenset({"crs", "override_crs", "layer", "x", "y", "wkt", "encoding", "split_geometries"})
 _ALWAYS: Final = frozenset({"collection_id"})
+COLLECTION_WORKFLOW: Final = "raster_collection"
+"""The workflow that makes one version of several files."""
+_OF_COLLECTIONS: Final = frozenset({"tolerate_files", "resolution_tolerance"})
+_NOT_OF_COLLECTIONS: Final = ("target_crs", "member", "subdataset")
+"""Options that say something about one file, or would move files off their common grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +54,20 @@ class Submission:
     """What was sent, without the credential of a URL."""
     version_ref: str
     """The platform's own name for what we call a version label."""
+    files: tuple[BlobRef, ...] = ()
+    """All files of a collection, `source` the first of them; empty otherwise."""
+    tolerances: Mapping[str, Any] = field(default_factory=dict)
+    """What a collection forgives, as its workflow takes it."""
 
     @property
     def title(self) -> str:
         """The submit's title, or the original file name."""
         if self.request.title:
             return self.request.title
-        return self.source.name.rpartition("/")[2] if isinstance(self.source, BlobRef) else self.source.file_name
+        if isinstance(self.source, UrlSource):
+            return self.source.file_name
+        name = self.source.name.rpartition("/")[2]
+        return name if len(self.files) < 2 else f"{name} and {len(self.files) - 1} more"
 
     @property
     def properties(self) -> dict[str, str]:
@@ -101,7 +114,9 @@ def parse_submission(body: Mapping[str, Any], platform: Platform, header_key: st
     request = b2b.parse(b2b.SubmitRequest, _gather_refs(body, platform))
     flat = "platform_refs" not in body
     identity, others, label = _identity(request, platform, flat)
-    source = _source(request.source, platform)
+    files = _files(request, platform) if request.workflow_id == COLLECTION_WORKFLOW else ()
+    source = files[0] if files else _source(request.source, platform)
+    options = _options(request)
     bare = {**body, "source": {"url": source.url}} if isinstance(source, UrlSource) else dict(body)
     return Submission(
         request=request,
@@ -112,11 +127,13 @@ def parse_submission(body: Mapping[str, Any], platform: Platform, header_key: st
         source=source,
         workflow_id=_workflow(request, platform),
         collection_id=_collection(request, platform),
-        options=_options(request),
+        options={name: value for name, value in options.items() if name not in _OF_COLLECTIONS},
         idempotency_key=_idempotency_key(request.idempotency_key, header_key),
         body_hash=ids.digest({k: v for k, v in bare.items() if k != "idempotency_key"}),
         body=bare,
         version_ref=platform.version_ref,
+        files=files,
+        tolerances={name: value for name, value in options.items() if name in _OF_COLLECTIONS},
     )
 
 
@@ -175,7 +192,27 @@ def _source(source: b2b.Source, platform: Platform) -> BlobRef | UrlSource:
         return found
     if source.container_name is None:
         raise ParameterMissing("container_name is missing", field="container_name")
-    ref = BlobRef(source.container_name, check_blob_name(_only_name(source)))
+    return _blob(source.container_name, _only_name(source), platform)
+
+
+def _files(request: b2b.SubmitRequest, platform: Platform) -> tuple[BlobRef, ...]:
+    """Return the files of a collection, each allowed and none twice."""
+    source, names = request.source, list(request.source.blob_names or ())
+    _check_one_kind(source)
+    if source.url is not None or source.container_name is None:
+        raise ParameterMissing("container_name is missing; a collection lies in the zones", field="container_name")
+    names = [source.blob_name] if source.blob_name is not None else names
+    if not 1 <= len(names) <= b2b.MAX_FILES:
+        raise ParameterInvalid(
+            f"blob_names has {len(names)} entries; expected 1 to {b2b.MAX_FILES}", field="blob_names", value=len(names)
+        )
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise ParameterInvalid(f"blob_names has {twice[0][:100]!r} twice", field="blob_names", value=twice[0][:100])
+    return tuple(_blob(source.container_name, name, platform) for name in names)
+
+
+def _blob(container: str, name: str, platform: Platform) -> BlobRef:
+    ref = BlobRef(container, check_blob_name(name))
     if not _allowed(ref, platform.allowed_sources):
         allowed = ", ".join(f"{s['container']}/{s.get('prefix', '')}" for s in platform.allowed_sources if _is_blob(s))
         raise Forbidden(
@@ -198,7 +235,9 @@ def _only_name(source: b2b.Source) -> str:
     names = [source.blob_name] if source.blob_name is not None else list(source.blob_names or ())
     if len(names) != 1:
         raise ParameterInvalid(
-            f"blob_names has {len(names)} entries; expected 1", field="blob_names", remediation="Send one archive."
+            f"blob_names has {len(names)} entries; expected 1",
+            field="blob_names",
+            remediation=f"Send one archive, or say workflow_id {COLLECTION_WORKFLOW}.",
         )
     return names[0]
 
@@ -267,9 +306,12 @@ def _options(request: b2b.SubmitRequest) -> Json:
             raise ParameterInvalid("variable is another name of subdataset; give one", field="options.variable")
         given["subdataset"] = given.pop("variable")
     known = RASTER_OPTIONS if request.data_type == "raster" else VECTOR_OPTIONS
+    if request.workflow_id == COLLECTION_WORKFLOW:
+        known = (known | _OF_COLLECTIONS) - set(_NOT_OF_COLLECTIONS)
     if foreign := sorted(set(given) - known - _ALWAYS):
         raise ParameterInvalid(
-            f"{foreign[0]} does not apply to data_type {request.data_type}", field=f"options.{foreign[0]}"
+            f"{foreign[0]} does not apply to {request.workflow_id or f'data_type {request.data_type}'}",
+            field=f"options.{foreign[0]}",
         )
     _check_interval(given)
     return {k: v for k, v in given.items() if k not in _ALWAYS}

@@ -4,8 +4,8 @@ import random
 import time
 
 from core.errors import GeodagError, TransientError
+from core.handler_models import AnyParams
 from core.handlers_catalog import (
-    AnyParams,
     ChunkOutput,
     ChunkParams,
     EchoOutput,

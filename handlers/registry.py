@@ -24,6 +24,8 @@ IMPLEMENTATIONS: Final[Mapping[str, str]] = {
     "raster.create_cog": "handlers.raster.create_cog:create_cog",
     "raster.generate_tiling_scheme": "handlers.raster.tiling:tiling_scheme",
     "raster.process_tile": "handlers.raster.tiling:process_tile",
+    "raster.check_collection": "handlers.raster.collection:check_collection",
+    "raster.process_file": "handlers.raster.collection:process_file",
     "raster.stac_ensure_collection": "handlers.stac.ensure_collection:ensure_collection",
     "raster.stac_register_item": "handlers.stac.register_item:register_item",
 }

@@ -21,7 +21,7 @@ from core.models.business import ApprovalState, GeospatialAsset, Platform, Proce
 from core.operations import NewJob, Operation, OperationCatalogue, advance_request
 from core.ordering import SubmitPlan
 from core.outgoing import OutgoingPolicy, check_url
-from core.ports import BlobInfo, BlobRepository, Sealer
+from core.ports import BlobInfo, BlobRef, BlobRepository, Sealer
 from core.sources import UrlSource
 from core.status_view import PublicUrls
 from core.submission import Submission
@@ -31,15 +31,11 @@ from repositories.database import AsyncPool, transaction
 from repositories.platforms import PlatformRepository
 from repositories.requests import KnownRequest, NewRequest, RequestRepository, WorkingRequest
 from services import source_secrets
+from services.checked_submit import CheckedSubmit
 from services.publish import JobCreator, start_jobs
 from services.quotas import check_open, take_call
-from services.source_secrets import SOURCE_INPUT
 
 Json = dict[str, Any]
-
-
-COPIES_CONTAINER = "bronze"
-"""Where sources behind URLs are copied to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +44,6 @@ class UrlSources:
 
     policy: OutgoingPolicy
     sealer: Sealer
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedSubmit:
-    """A submit whose platform, shape and source were found good."""
-
-    platform: Platform
-    submission: Submission
-    source: BlobInfo | UrlSource
-
-    def source_row(self) -> Json:
-        """Return what the version records of its source; what lies behind a URL is known when it was fetched."""
-        if isinstance(self.source, UrlSource):
-            return {"url": self.source.url}
-        ref = self.source.ref
-        return {
-            "container_name": ref.container,
-            "blob_name": ref.name,
-            "size_bytes": self.source.size_bytes,
-            "etag": self.source.etag,
-        }
-
-    def source_inputs(self, copies: str) -> Json:
-        """Return how a workflow learns of the source; `copies` is where what is fetched goes."""
-        if isinstance(self.source, UrlSource):
-            return {
-                SOURCE_INPUT: self.source.url,
-                "source_file_name": self.source.file_name,
-                "source_prefix": f"{COPIES_CONTAINER}/{copies}",
-            }
-        return {"source": str(self.source.ref), "source_size_bytes": self.source.size_bytes}
 
 
 class SubmitService:
@@ -125,14 +90,14 @@ class SubmitService:
         platform, wanted = await self._read(caller, body, header_key)
         if wanted.idempotency_key is not None and (known := await self._known(wanted, wanted.idempotency_key)):
             return known
-        checked = CheckedSubmit(platform, wanted, await self._stat(wanted))
+        checked = await self._checked(platform, wanted)
         async with transaction(self._pool) as conn:
             return await self._store(conn, caller, checked, revises)
 
     async def check(self, caller: Caller, body: Mapping[str, Any]) -> tuple[CheckedSubmit, SubmitPlan]:
         """Return what a submit would do, having stored nothing; raises what `submit` raises."""
         platform, wanted = await self._read(caller, body, None)
-        checked = CheckedSubmit(platform, wanted, await self._stat(wanted))
+        checked = await self._checked(platform, wanted)
         async with transaction(self._pool) as conn:
             assets = AssetRepository(conn)
             if asset := await assets.lock(wanted.asset_id):
@@ -184,23 +149,25 @@ class SubmitService:
             status_url=self._urls.status(request_id),
         )
 
-    async def _stat(self, wanted: Submission) -> BlobInfo | UrlSource:
+    async def _checked(self, platform: Platform, wanted: Submission) -> CheckedSubmit:
+        files = tuple([await self._stat(ref) for ref in wanted.files])
         if isinstance(wanted.source, UrlSource):
-            return wanted.source
+            return CheckedSubmit(platform, wanted, wanted.source)
+        return CheckedSubmit(platform, wanted, files[0] if files else await self._stat(wanted.source), files)
+
+    async def _stat(self, ref: BlobRef) -> BlobInfo:
         try:
-            info = await self._blobs.stat(wanted.source)
+            info = await self._blobs.stat(ref)
         except DataError as error:
             raise DataError(
-                f"there is no blob {wanted.source}",
+                f"there is no blob {ref}",
                 code=error.detail.code,
                 field="file",
-                value=wanted.source.name,
+                value=ref.name,
                 remediation="Upload the file first, then submit its blob name.",
             ) from error
         if info.size_bytes == 0:
-            raise DataError(
-                f"blob {wanted.source} has 0 bytes", code="FILE_EMPTY", field="file", value=wanted.source.name
-            )
+            raise DataError(f"blob {ref} has 0 bytes", code="FILE_EMPTY", field="file", value=ref.name)
         return info
 
     async def _store(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from core.b2b import ValidationReport
-from core.errors import ErrorDetail, GeodagError, TransientError
+from core.errors import ErrorDetail, GeodagError, ParameterInvalid, TransientError
 from core.identity import Caller
 from core.models.engine import Job
 from core.ordering import SubmitPlan
@@ -15,9 +15,10 @@ from core.statuses import JobStatus
 from core.submission import VALIDATE_WORKFLOWS
 from repositories.database import AsyncPool, transaction
 from repositories.payloads import PayloadStore
+from services.checked_submit import CheckedSubmit
 from services.publish import JobCreator
 from services.source_secrets import SOURCE_INPUT
-from services.submit import CheckedSubmit, SubmitService
+from services.submit import SubmitService
 
 Json = dict[str, Any]
 WAIT_SECONDS = 120.0
@@ -68,6 +69,10 @@ class ValidateService:
             ValidationUnfinished: it takes longer than `timeout_seconds`.
         """
         checked, plan = await self._submits.check(caller, body)
+        if checked.files:
+            raise ParameterInvalid(
+                "several files are compared when they are processed; validate them one by one", field="blob_names"
+            )
         async with transaction(self._pool) as conn:
             job_id = await self._jobs.create_job(
                 conn,

@@ -76,7 +76,7 @@ def assembled(
     with MemoryFile() as memory, rasterio.Env(GDAL_TIFF_INTERNAL_MASK="YES"):
         with (
             rasterio.open(files.tile(entries[0])) as like,
-            memory.open(**_profile(like, width, height, transform)) as dst,
+            memory.open(mode="w+", **_profile(like, width, height, transform)) as dst,
         ):
             dst.colorinterp = like.colorinterp
             if like.colorinterp[0] is ColorInterp.palette:
@@ -101,13 +101,17 @@ def _paste(dst: Any, path: Path, entry: TileEntry, window: Window, reduction: in
     right = min(west + tile_width, int(window.col_off + window.width))
     bottom = min(north + tile_height, int(window.row_off + window.height))
     here = Window(left - west, top - north, right - left, bottom - top)
-    shape = (-(-(bottom - top) // reduction), -(-(right - left) // reduction))
-    there = Window(
-        (left - int(window.col_off)) // reduction, (top - int(window.row_off)) // reduction, shape[1], shape[0]
-    )
+    column, row = (left - int(window.col_off)) // reduction, (top - int(window.row_off)) // reduction
+    rows, columns = -(-(bottom - top) // reduction), -(-(right - left) // reduction)
+    shape = (min(rows, dst.height - row), min(columns, dst.width - column))
+    there = Window(column, row, shape[1], shape[0])
     with rasterio.open(path) as tile:
         pixels: NDArray[Any] = tile.read(window=here, out_shape=(tile.count, *shape), resampling=resampling)
+        if has_mask(tile) or tile.nodata is not None:
+            valid = tile.dataset_mask(window=here, out_shape=shape) > 0
+            pixels = np.where(valid, pixels, dst.read(window=there))
         dst.write(pixels, window=there)
         if has_mask(tile):
             mask = tile.read_masks(1, window=here, out_shape=shape)
-            dst.write_mask((mask > 0).astype(np.uint8) * 255, window=there)
+            kept = (mask > 0) | (dst.read_masks(1, window=there) > 0)
+            dst.write_mask(kept.astype(np.uint8) * 255, window=there)

@@ -46,6 +46,7 @@ class Grid(BaseModel):
     height: int
     tile_pixels: int = Field(description="Side of a tile, a multiple of 512; those at the east and south are smaller.")
     reduction: int = Field(description="Power of two by which the overview of the whole is smaller.")
+    files: int | None = Field(default=None, description="How many delivered files lie in it; null when it was cut.")
 
     def tiles(self) -> Iterator["Tile"]:
         """Yield the tiles, row by row from the north west."""
@@ -108,7 +109,7 @@ def make_grid(
         width=width,
         height=height,
         tile_pixels=side,
-        reduction=_reduction(max(width, height)),
+        reduction=reduction_of(max(width, height)),
     )
 
 
@@ -118,7 +119,8 @@ def _side(size_bytes: float, pixel_bytes: float) -> int:
     return BLOCK_SIZE << math.floor(math.log2(max(1.0, blocks)))
 
 
-def _reduction(longest: int) -> int:
+def reduction_of(longest: int) -> int:
+    """Return the power of two by which the overview of a raster with so long a side is smaller."""
     return 1 << max(1, math.ceil(math.log2(max(1.0, longest / OVERVIEW_PIXELS))))
 
 

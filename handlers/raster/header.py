@@ -7,7 +7,7 @@ import numpy as np
 from rasterio.enums import ColorInterp, MaskFlags
 from rasterio.io import DatasetReader
 
-from core.handlers_catalog import RasterOptions
+from core.handler_models import RasterOptions
 from handlers.raster import crs as crs_rules
 from handlers.raster.findings import Findings
 from handlers.raster.georeferencing import Georeferencing, read_georeferencing

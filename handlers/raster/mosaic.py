@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rasterio
 import rasterio.shutil
 from rasterio.transform import array_bounds
 from rasterio.windows import Window
 
 from core.errors import DataError
-from core.handlers_catalog import ProcessTileOutput
+from core.tile_params import ProcessTileOutput
 from handlers.context import ProcessContext
 from handlers.raster import gdal, tallies
 from handlers.raster.cog_facts import facts_of, has_mask, nodata_of, render_of
@@ -32,6 +33,8 @@ def check_complete(grid: Grid, tiles: Sequence[ProcessTileOutput]) -> None:
         DataError: RASTER_UNREADABLE, naming the first tiles that are missing.
     """
     there = {Tile.model_validate(one.tile) for one in tiles}
+    if grid.files is not None and len(there) == grid.files:
+        return
     missing = [tile.name for tile in grid.tiles() if tile not in there]
     if missing:
         raise DataError(
@@ -53,6 +56,7 @@ def write_overview(
         place = {"crs": like.crs, "transform": grid.affine(reduction=grid.reduction)}
         with create_plain(like, plain, shape=shape, nodata=like.nodata, colors=colors, **place) as dst:
             copy_metadata(like, dst, colors)
+        with rasterio.open(plain, "r+", driver="GTiff") as dst:
             for done, one in enumerate(tiles):
                 ctx.raise_if_cancelled()
                 ctx.progress(done, len(tiles), "putting tiles together")
@@ -80,8 +84,18 @@ def describe_whole(
 
 
 def _paste(dst: Any, path: Path, left: int, top: int) -> None:
+    """Write the valid pixels of a part; delivered files may overlap, and the later one lies on top."""
     with gdal.open_geotiff(path) as part:
-        window = Window(left, top, part.width, part.height)
-        dst.write(part.read(), window=window)
+        window = Window(left, top, min(part.width, dst.width - left), min(part.height, dst.height - top))
+        if window.width < 1 or window.height < 1:
+            return
+        here = Window(0, 0, window.width, window.height)
+        if not has_mask(part) and part.nodata is None:
+            dst.write(part.read(window=here), window=window)
+            return
+        valid = part.dataset_mask(window=here) > 0
+        dst.write(np.where(valid, part.read(window=here), dst.read(window=window)), window=window)
         if has_mask(part):
-            dst.write_mask((part.read_masks(1) > 0).astype(np.uint8) * 255, window=window)
+            dst.write_mask(
+                np.where(valid | (dst.read_masks(1, window=window) > 0), 255, 0).astype(np.uint8), window=window
+            )

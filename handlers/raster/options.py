@@ -7,7 +7,7 @@ from typing import Final
 from pyproj import CRS
 
 from core.errors import ParameterInvalid
-from core.handlers_catalog import RasterOptions
+from core.handler_models import RasterOptions
 from handlers.raster.crs import describe, is_on_earth, parse_crs
 from handlers.raster.facts import RasterType
 from handlers.raster.findings import Findings

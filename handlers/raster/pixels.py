@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rasterio.io import DatasetReader
 
-from core.handlers_catalog import RasterOptions
+from core.handler_models import RasterOptions
 from handlers.raster.facts import NodataValue, RasterType, Validity
 from handlers.raster.findings import Findings
 from handlers.raster.header import Header

@@ -17,7 +17,8 @@ from rasterio.io import DatasetReader
 from rasterio.windows import Window
 
 from core.errors import GeodagError, ParameterInvalid
-from core.handlers_catalog import ProcessTileParams, RasterOptions, TilingSchemeParams
+from core.handler_models import RasterOptions
+from core.tile_params import ProcessTileParams, TilingSchemeParams
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import crs as crs_rules
 from handlers.raster import gdal, tallies
@@ -79,8 +80,8 @@ def process_tile(ctx: ProcessContext, params: ProcessTileParams) -> Outcome:
     with gdal.environment(CACHE_BYTES):
         with gdal.open_geotiff(target) as cog:
             tallies.save(ctx.out_dir / TALLIES, tallies_of(cog, nodata_of(cog), _progress(ctx, "measuring pixels")))
-        with _reduced(target, plain, grid.reduction, profile) as coarse:
-            _write_coarse(coarse, ctx.out_dir / COARSE, grid, tile)
+        with reduced(target, plain, grid.reduction, profile) as coarse:
+            write_coarse(coarse, ctx.out_dir / COARSE, grid, tile)
     plain.unlink()
     with target.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -162,21 +163,24 @@ def _write_plain(
 
 
 @contextmanager
-def _reduced(cog: Path, plain: Path, reduction: int, profile: CogProfile) -> Iterator[DatasetReader]:
-    """Yield a tile by its overview; where the COG has none so small, by one made for this."""
+def reduced(cog: Path, plain: Path, reduction: int, profile: CogProfile) -> Iterator[DatasetReader]:
+    """Yield a COG by its overview; where it has none so small, by one made in `plain`, else in a copy of the COG."""
     with gdal.open_geotiff(cog) as src:
         factors = src.overviews(1)
     if reduction in factors:
         with gdal.open_geotiff(cog, overview_level=factors.index(reduction)) as src:
             yield src
         return
+    if not plain.exists():
+        with gdal.open_geotiff(cog) as src:
+            rasterio.shutil.copy(src, plain, driver="GTiff", TILED="YES", BIGTIFF="IF_SAFER")
     with rasterio.open(plain, "r+", driver="GTiff") as dst:
         dst.build_overviews([reduction], Resampling[profile.overviews.lower()])
     with gdal.open_geotiff(plain, overview_level=0) as src:
         yield src
 
 
-def _write_coarse(coarse: DatasetReader, target: Path, grid: Grid, tile: Tile) -> None:
+def write_coarse(coarse: DatasetReader, target: Path, grid: Grid, tile: Tile) -> None:
     """Write a tile's share of the overview of the whole."""
     colors = final_colors(coarse, alpha_is_data=False)
     place = {"crs": coarse.crs, "transform": grid.affine(tile.window, grid.reduction), "compress": "deflate"}

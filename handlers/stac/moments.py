@@ -8,7 +8,7 @@ from typing import Final
 import rasterio
 
 from core.errors import ParameterInvalid
-from core.handlers_catalog import RasterOptions
+from core.handler_models import RasterOptions
 from handlers.raster.findings import Findings
 from handlers.raster.options import parse_datetime
 from handlers.stac.item import Moment

@@ -10,7 +10,8 @@ import rasterio
 from pyproj import CRS
 
 from core.errors import ParameterMissing
-from core.handlers_catalog import ProcessTileOutput, RegisterItemParams
+from core.handlers_catalog import RegisterItemParams
+from core.tile_params import ProcessTileOutput
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import crs as crs_rules
 from handlers.raster import gdal
@@ -47,8 +48,11 @@ def register_tiles(ctx: ProcessContext, params: RegisterItemParams, about: Descr
     overview = ctx.out_dir / OVERVIEW
     write_overview(ctx, grid, tiles, profile, overview)
     described, render = describe_whole(overview, grid, tiles, facts, profile)
-    steps = [f"cut into {len(tiles)} tiles of {grid.tile_pixels} pixels, COGs written with {profile.compression}"]
-    described |= {"steps": steps, "findings": list(facts.findings)}
+    cut = f"cut into {len(tiles)} tiles of {grid.tile_pixels} pixels"
+    made = cut if params.collection is None else f"{len(tiles)} files put together"
+    steps = [f"{made}, COGs written with {profile.compression}"]
+    notes = facts.findings if params.collection is None else params.collection["findings"]
+    described |= {"steps": steps, "findings": list(notes)}
     file, tags = _file(overview, grid)
     moment = moment_of(params.options, tags, findings)
     item = build_item(file, described, render, about, moment, software())
@@ -63,10 +67,15 @@ def register_tiles(ctx: ProcessContext, params: RegisterItemParams, about: Descr
         "sha256": file.sha256,
         "size_bytes": file.size_bytes,
         "render": render,
-        "report": final_report(facts, described, steps),
+        "report": final_report(facts, described, steps) | _verdicts(params),
     }
     files = {"blob_path": OVERVIEW, "tiles_path": TILES}
     return Outcome(output, files=files, findings=tuple(findings.findings))
+
+
+def _verdicts(params: RegisterItemParams) -> Json:
+    """Return what the report says of each of several files."""
+    return {} if params.collection is None else {"files": params.collection["verdicts"]}
 
 
 def _file(overview: Path, grid: Grid) -> tuple[CogFile, dict[str, str]]:
@@ -94,10 +103,11 @@ def _listed(grid: Grid, tiles: Sequence[ProcessTileOutput], crs: CRS) -> Json:
 
 def _entry(grid: Grid, one: ProcessTileOutput, crs: CRS) -> Json:
     tile = Tile.model_validate(one.tile)
-    transform = list(grid.affine(tile.window)[:6])
+    transform = one.transform or list(grid.affine(tile.window)[:6])
     place = footprint(crs, transform, tile.window[2], tile.window[3])
     return {
         "name": tile.name,
+        "title": one.title,
         "window": list(tile.window),
         "transform": transform,
         "bbox": place.bbox,

@@ -12,7 +12,8 @@ import aiohttp
 from psycopg import AsyncConnection
 from pydantic import BaseModel, ConfigDict
 
-from core.handlers_catalog import CATALOG, LIGHT_QUEUE, AnyOutput, AnyParams, HandlerSpec, RunMode
+from core.handler_models import AnyOutput, AnyParams
+from core.handlers_catalog import CATALOG, LIGHT_QUEUE, HandlerSpec, RunMode
 from core.ports import BlobRepository
 from edge.fetching import SourceClient
 from handlers.registry import IMPLEMENTATIONS

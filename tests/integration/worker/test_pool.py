@@ -45,7 +45,7 @@ class Bench:
             node_id="n",
             attempt=self.count,
             target=f"jail_handlers:{name}",
-            params_type="core.handlers_catalog:AnyParams",
+            params_type="core.handler_models:AnyParams",
             params=params,
             scratch=str(place_scratch(self.scratch, f"j_n_{self.count}")),
             memory_bytes=memory_bytes,

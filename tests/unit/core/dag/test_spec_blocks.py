@@ -12,7 +12,8 @@ import pytest
 from core.dag.aliases import HANDLERS, QUEUES
 from core.dag.definition import Workflow
 from core.dag.loader import load_workflow
-from core.handlers_catalog import CATALOG, KNOWN_QUEUES, AnyParams, HandlerSpec
+from core.handler_models import AnyParams
+from core.handlers_catalog import CATALOG, KNOWN_QUEUES, HandlerSpec
 from tests.support.spec_blocks import STRUCTURE, TILED
 
 HEAD = "workflow_id: block\nversion: 1\n"

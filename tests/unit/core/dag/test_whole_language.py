@@ -16,7 +16,8 @@ from core.dag.problems import Report
 from core.dag.rehearsal import Rehearsed, rehearse
 from core.dag.scenario import read_scenario
 from core.dag.yaml_source import read_yaml
-from core.handlers_catalog import CATALOG, AnyParams, HandlerSpec
+from core.handler_models import AnyParams
+from core.handlers_catalog import CATALOG, HandlerSpec
 from core.ids import canonical_json
 from core.statuses import JobStatus
 

@@ -14,7 +14,8 @@ from rasterio.transform import Affine, from_origin
 from rio_cogeo.cogeo import cog_validate
 
 from core.errors import DataError, ParameterInvalid
-from core.handlers_catalog import CreateCogOutput, CreateCogParams, RasterOptions
+from core.handler_models import RasterOptions
+from core.handlers_catalog import CreateCogOutput, CreateCogParams
 from handlers.context import TaskCancelled
 from handlers.raster.create_cog import create_cog
 from tests.support.raster_path import ORIGIN, UTM33, Made, RasterPath, pattern, pixels, stack

@@ -15,14 +15,10 @@ from rasterio.transform import Affine, from_origin
 from rasterio.windows import Window
 
 from core.errors import DataError, ParameterMissing
-from core.handlers_catalog import (
-    ProcessTileOutput,
-    ProcessTileParams,
-    RasterOptions,
-    RegisterItemParams,
-    TilingSchemeParams,
-)
+from core.handler_models import RasterOptions
+from core.handlers_catalog import RegisterItemParams
 from core.stac import tile_items
+from core.tile_params import ProcessTileOutput, ProcessTileParams, TilingSchemeParams
 from handlers.context import Outcome
 from handlers.raster import tallies
 from handlers.raster.statistics import BINS
@@ -146,7 +142,7 @@ def found_exactly(array: Array) -> bool:
 
 
 def registered(
-    raster: RasterPath, made: Tiled, facts: dict[str, Any], changes: Mapping[str, None] = MappingProxyType({})
+    raster: RasterPath, made: Tiled, facts: dict[str, Any], changes: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[Outcome, Path]:
     """Run raster.stac_register_item on tiles; return what it said and where its files are."""
     context = raster.context()
