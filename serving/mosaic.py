@@ -76,7 +76,7 @@ def assembled(
     with MemoryFile() as memory, rasterio.Env(GDAL_TIFF_INTERNAL_MASK="YES"):
         with (
             rasterio.open(files.tile(entries[0])) as like,
-            memory.open(mode="w+", **_profile(like, width, height, transform)) as dst,
+            memory.open(**_profile(like, width, height, transform)) as dst,
         ):
             dst.colorinterp = like.colorinterp
             if like.colorinterp[0] is ColorInterp.palette:
