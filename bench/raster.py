@@ -24,7 +24,8 @@ import rasterio
 import rasterio.shutil
 from rasterio.transform import from_origin
 
-from core.handlers_catalog import CreateCogParams, RasterOptions, RasterValidateParams, RegisterItemParams
+from core.handler_models import RasterOptions
+from core.handlers_catalog import CreateCogParams, RasterValidateParams, RegisterItemParams
 from handlers.context import Checkpoint, Outcome, ProcessContext, TaskInfo
 from handlers.raster import gdal
 from handlers.raster.cog_facts import describe_cog

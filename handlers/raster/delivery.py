@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from rasterio.io import DatasetReader
 
-from core.handlers_catalog import RasterOptions
+from core.handler_models import RasterOptions
 from handlers import archives
 from handlers.context import ProcessContext
 from handlers.raster import crs as crs_rules
