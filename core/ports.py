@@ -1,6 +1,6 @@
 """The outside world as geodag sees it. Adapters implement these; composition roots choose."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -41,11 +41,21 @@ class Taken(Protocol):
         """Wait for them."""
 
 
+class Names(Protocol):
+    """Names that were asked for."""
+
+    async def names(self) -> Collection[str]:
+        """Wait for them."""
+
+
 class SharedQueue(TaskQueue, Protocol):
     """A queue in the caller's own database: what a transaction takes out and what it does with it commit together."""
 
     async def take(self, conn: Any, queue: str, max_messages: int) -> Taken:
         """Lock the first messages that nobody holds, waiting for nobody; they stay until they are removed."""
+
+    async def backlog(self, conn: Any, queues: Sequence[str]) -> "Names":
+        """Ask which of these queues have messages that nobody holds."""
 
     async def remove(self, conn: Any, message_ids: Sequence[str]) -> None:
         """Remove messages that were taken."""

@@ -192,6 +192,12 @@ class ExchangeRequest(Wire):
     results: tuple[TaskResult, ...] = ()
     free: Capacity = Field(description="Room that is kept free for the answer; for tasks that run inline.")
     claim_id: Name = Field(description="Under which the tasks of the answer are leased; made per call.")
+    wait_seconds: float = Field(
+        0.0,
+        ge=0,
+        le=60,
+        description="How long to wait for a task, when there are no results: the room stands open here.",
+    )
 
 
 class ExchangeResponse(Wire):

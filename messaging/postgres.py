@@ -114,6 +114,18 @@ class PostgresTaskQueue:
         )
         return TakenMessages(cursor)
 
+    async def backlog(self, conn: Connection, queues: Sequence[str]) -> "QueueNames":
+        """Ask which of these queues have messages that nobody holds."""
+        cursor = await conn.execute(
+            """
+            SELECT q.name FROM unnest(%s::text[]) AS q(name) WHERE EXISTS (
+                SELECT FROM dagqueue.messages WHERE queue = q.name AND visible_at <= dagapp.clock()
+                    AND (locked_until IS NULL OR locked_until <= dagapp.clock()))
+            """,
+            (list(queues),),
+        )
+        return QueueNames(cursor)
+
     async def remove(self, conn: Connection, message_ids: Sequence[str]) -> None:
         """Delete messages that this transaction has taken."""
         await conn.execute("DELETE FROM dagqueue.messages WHERE message_id = ANY(%s)", (list(message_ids),))
@@ -128,6 +140,17 @@ class TakenMessages:
     async def deliveries(self) -> list[Delivery]:
         """Wait for the rows and read them."""
         return [_delivery(row) for row in await self._cursor.fetchall()]
+
+
+class QueueNames:
+    """Names of queues that were asked for."""
+
+    def __init__(self, cursor: psycopg.AsyncCursor[TupleRow]) -> None:
+        self._cursor = cursor
+
+    async def names(self) -> set[str]:
+        """Wait for them."""
+        return {row[0] for row in await self._cursor.fetchall()}
 
 
 class PostgresTaskReceiver:

@@ -68,6 +68,7 @@ from services.dead_letters import DeadLetterService
 from services.definitions import Definitions, Shelf
 from services.insight import InsightService
 from services.jobs import JobService
+from services.offers import Offers
 from services.pauses import PauseService
 from services.payload_desk import PayloadDesk
 from services.payload_upkeep import PayloadUpkeep
@@ -173,6 +174,8 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     commands = CommandService(pool, advance, waiters.ended)
     sealer = Seal(settings.secrets_key.get_secret_value())
     claims = ClaimService(pool, settings.lease_seconds, sealer)
+    rooms = RoomService(PostgresTaskQueue(), claims)
+    offers = Offers(rooms)
     business = build_business(settings, pool, blobs, shelf.catalogue, jobs_service, waiters, commands, sealer)
     webhook_loop = WebhookLoop(business.webhooks)
     listener = _listener(settings, owner_id, lambda channel: _on_wake(channel, loop, waiters, webhook_loop))
@@ -194,8 +197,9 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         auth=Authenticator(identity),
         shelf=shelf,
         jobs=jobs_service,
-        submits=Submits(pool, jobs_service),
-        results=ResultService(pool, advance, RoomService(PostgresTaskQueue(), claims)),
+        submits=Submits(pool, jobs_service, offers),
+        results=ResultService(pool, advance, rooms),
+        offers=offers,
         claims=claims,
         commands=commands,
         pauses=PauseService(pool, shelf),

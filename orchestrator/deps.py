@@ -33,6 +33,7 @@ from services.dead_letters import DeadLetterService
 from services.definitions import Shelf
 from services.insight import InsightService
 from services.jobs import JobService
+from services.offers import Offers
 from services.pauses import PauseService
 from services.payload_desk import PayloadDesk
 from services.recover import OutageGuard, RecoverService
@@ -65,6 +66,7 @@ class Context:
     jobs: JobService
     submits: Submits
     results: ResultService
+    offers: Offers
     claims: ClaimService
     commands: CommandService
     pauses: PauseService

@@ -21,6 +21,7 @@ async def drain(ctx: Context, loop_task: asyncio.Task[None]) -> None:
     log.info("draining", extra={"owner_id": ctx.owner_id})
     ctx.loop.stop()
     ctx.waiters.close()
+    ctx.offers.close_all()
     try:
         async with asyncio.timeout(RELEASE_SECONDS):
             await asyncio.shield(loop_task)

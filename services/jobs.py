@@ -19,6 +19,7 @@ from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
 from repositories.workflows import WorkflowRepository
 from services.definitions import Definitions, Shelf
 from services.payload_desk import PayloadDesk
+from services.rooms import NOBODY_WAITS, Lent
 from services.starting import all_born, first_step
 from services.work import Connection
 from services.writing import DecisionWriter
@@ -144,12 +145,17 @@ class JobService:
         (job,) = await self.create_many(conn, [Order(workflow, stored, level, correlation_id, submitted_by)])
         return job
 
-    async def create_many(self, conn: Connection, orders: Sequence[Order]) -> list[Job]:
+    async def create_many(self, conn: Connection, orders: Sequence[Order], lent: Lent = NOBODY_WAITS) -> list[Job]:
         """Create jobs as `create_or_find` does and return them in order."""
-        return [created.job for created in await self.create_or_find(conn, orders)]
+        return [created.job for created in await self.create_or_find(conn, orders, lent)]
 
-    async def create_or_find(self, conn: Connection, orders: Sequence[Order]) -> list[Created]:
-        """Store jobs, in order; of a workflow that deduplicates, return the one that has the same inputs."""
+    async def create_or_find(
+        self, conn: Connection, orders: Sequence[Order], lent: Lent = NOBODY_WAITS
+    ) -> list[Created]:
+        """Store jobs, in order; of a workflow that deduplicates, return the one that has the same inputs.
+
+        First tasks go to workers that wait, as far as there are any.
+        """
         unique = {order.stored.job_id: order for order in orders}
         named = [job_id for job_id, order in unique.items() if order.workflow.deduplicate is not None]
         known: dict[str, Job] = {}
@@ -158,7 +164,7 @@ class JobService:
             await jobs.lock_names(named)
             known = {job.job_id: job for job in await (await jobs.get_many(named)).rows()}
         new = [order for job_id, order in unique.items() if job_id not in known]
-        made = {job.job_id: job for job in (await self._create(conn, new) if new else ())}
+        made = {job.job_id: job for job in (await self._create(conn, new, lent) if new else ())}
         answers = []
         for order in orders:
             job_id = order.stored.job_id
@@ -166,7 +172,7 @@ class JobService:
             known |= {job_id: made.pop(job_id)} if job_id in made else {}
         return answers
 
-    async def _create(self, conn: Connection, orders: Sequence[Order]) -> list[Job]:
+    async def _create(self, conn: Connection, orders: Sequence[Order], lent: Lent) -> list[Job]:
         """Store jobs with their nodes and first tasks, each with one statement for all, and return them in order."""
         (moment,) = await (await CommandRepository(conn).moment([])).rows()
         owner = self._current_owner()
@@ -177,7 +183,7 @@ class JobService:
         ]
         for one in (*steps, *all_born(steps)):
             self._desk.want(one.state.job.job_id, one.decision.needs)
-        await self._writer.create(conn, steps, moment.now)
+        await self._writer.create(conn, steps, moment.now, await lent.usable())
         if owner is None:
             await notify(conn, [UNOWNED_CHANNEL])
         elif any(step.state.job.wake_at == moment.now for step in steps):

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from core.handlers_catalog import CATALOG, RunMode
 from core.models.engine import Attempt
-from core.ports import Delivery, SharedQueue, Taken
+from core.ports import Delivery, Names, SharedQueue, Taken
 from core.statuses import AttemptState
 from core.wire import (
     Capacity,
@@ -85,6 +85,24 @@ def runs_inline(handler: str) -> bool:
     return spec is not None and spec.mode is RunMode.INLINE and not spec.fetches
 
 
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """Rooms of workers that wait, to be filled with new tasks of queues in which nothing older waits."""
+
+    rooms: Sequence[Room] = ()
+    backlog: Names | None = None
+
+    async def usable(self) -> Sequence[Room]:
+        """Return those that may be filled."""
+        if self.backlog is None:
+            return ()
+        behind = await self.backlog.names()
+        return [room for room in self.rooms if room.request.worker.queue not in behind]
+
+
+NOBODY_WAITS = Lent()
+
+
 class RoomService:
     """Makes rooms, and fills them with what waits in the queue."""
 
@@ -96,6 +114,12 @@ class RoomService:
         """Return the room of a worker; None when it has none, or leaves."""
         free = Free.of(request.free, request.worker.state == "draining")
         return Room(request, self._claims.lease_seconds, free) if free.slots > 0 else None
+
+    async def lend(self, conn: Connection, rooms: Sequence[Room]) -> Lent:
+        """Ask which of these rooms may be filled; the answer comes with those of the statements that follow."""
+        if not rooms:
+            return NOBODY_WAITS
+        return Lent(rooms, await self._queue.backlog(conn, sorted({room.request.worker.queue for room in rooms})))
 
     async def take(self, conn: Connection, room: Room) -> Taken:
         """Ask for the oldest messages that a worker has room for; they stay locked and in the queue."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from core.errors import DatabaseUnavailable
 from repositories.database import AsyncPool
 from services.jobs import Created, JobService, Order
-from services.work import pipelined
+from services.offers import Offers
 
 MAX_TOGETHER = 100
 Wish = tuple[Order, asyncio.Future[Created]]
@@ -23,6 +23,7 @@ class Submits:
 
     pool: AsyncPool
     jobs: JobService
+    offers: Offers
     _wishes: list[Wish] = field(default_factory=list)
     _working: asyncio.Task[None] | None = None
 
@@ -41,8 +42,8 @@ class Submits:
 
     async def _fulfil(self, wishes: Sequence[Wish]) -> None:
         try:
-            async with pipelined(self.pool) as conn:
-                created = await self.jobs.create_or_find(conn, [order for order, _ in wishes])
+            async with self.offers.transaction(self.pool) as (conn, lent):
+                created = await self.jobs.create_or_find(conn, [order for order, _ in wishes], lent)
         except Exception as error:  # noqa: BLE001 - every caller raises it
             if len(wishes) > 1 and not isinstance(error, DatabaseUnavailable):
                 for wish in wishes:

@@ -24,6 +24,7 @@ from worker.heartbeat import Heartbeat
 from worker.intake import Intake
 from worker.jail import child_environment
 from worker.journal import Journal
+from worker.offers import Offerer
 from worker.pool import PoolSettings, ProcessPool
 from worker.reporter import Reporter
 from worker.result_log import ResultLog
@@ -80,6 +81,7 @@ class Worker:
         self._settler = Settler(outside.receiver, logger)
         self._intake = self._reporter.intake = self._make_intake()
         self._consumer = self._make_consumer()
+        self._offerer = self._make_offerer()
         self._heartbeat = self._make_heartbeat()
         self._health = HealthServer(self._health_state)
 
@@ -105,10 +107,13 @@ class Worker:
                 "settler": self._settler.run(),
             }.items()
         ]
+        offering = asyncio.create_task(self._offerer.run(), name="offers")
+        loops += [offering] if self._settings.offered_slots else []
         self._logger.info("worker started", extra={"worker_id": self._worker_id, "health_port": self.health_port})
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({stopping, *loops}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
+        offering.cancel()
         await self._drain(loops)
 
     async def _drain(self, loops: list[asyncio.Task[None]]) -> None:
@@ -159,6 +164,7 @@ class Worker:
             self._in_time(1.0, self._pool.close()),
             self._in_time(1.0, self._outside.receiver.close()),
             self._in_time(1.0, self._client.close()),
+            self._in_time(1.0, self._offerer.close()),
             self._in_time(1.0, self._health.close()),
         )
         for descriptor in self._locks:
@@ -219,7 +225,20 @@ class Worker:
 
     def _make_intake(self) -> Intake:
         enabled = self._settings.paced_by is RunMode.INLINE
-        return Intake(self._outside.catalog, self._slots, self._supervisor.begin, self._capacity, enabled=enabled)
+        offered = self._settings.offered_slots * len(self._settings.offer_urls)
+        return Intake(
+            self._outside.catalog,
+            self._slots,
+            self._supervisor.begin,
+            self._capacity,
+            enabled=enabled,
+            offered=offered,
+        )
+
+    def _make_offerer(self) -> Offerer:
+        key, slots = self._settings.worker_service_key.get_secret_value(), self._settings.offered_slots
+        clients = [CallbackClient([url], key) for url in self._settings.offer_urls]
+        return Offerer(clients if slots else [], self._identity, self._intake, slots, self._logger)
 
     def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(

@@ -63,8 +63,8 @@ class CallbackClient:
         return _read(ResultResponse, await self._post("task-results", request))
 
     async def exchange(self, request: ExchangeRequest) -> ExchangeResponse:
-        """Report finished tasks and take others."""
-        return _read(ExchangeResponse, await self._post("exchange", request))
+        """Report finished tasks and take others, or wait for some."""
+        return _read(ExchangeResponse, await self._post("exchange", request, request.wait_seconds))
 
     async def releases(self, request: ReleaseRequest) -> None:
         """Give leases back."""
@@ -75,7 +75,7 @@ class CallbackClient:
         if self._session is not None:
             await self._session.close()
 
-    async def _post(self, path: str, request: BaseModel) -> bytes:
+    async def _post(self, path: str, request: BaseModel, wait_seconds: float = 0.0) -> bytes:
         """Try every address once (a single one twice, for a keep-alive connection that had just been closed).
 
         Raises:
@@ -87,16 +87,18 @@ class CallbackClient:
         for _ in range(max(2, len(self._urls))):
             url = f"{self._urls[self._current]}/{path}"
             try:
-                return await self._post_once(url, body)
+                return await self._post_once(url, body, wait_seconds)
             except (aiohttp.ClientError, TimeoutError, _MoveOn) as exc:
                 reasons.append(f"{url}: {type(exc).__name__} {exc}".strip())
                 self._current = (self._current + 1) % len(self._urls)
         raise NoAnswer("; ".join(reasons))
 
-    async def _post_once(self, url: str, body: bytes) -> bytes:
+    async def _post_once(self, url: str, body: bytes, wait_seconds: float) -> bytes:
         if self._session is None:
             self._session = aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
-        async with self._session.post(url, data=body, allow_redirects=False) as response:
+        total = (self._timeout.total or 0.0) + wait_seconds
+        timeout = aiohttp.ClientTimeout(total=total, sock_connect=self._timeout.sock_connect)
+        async with self._session.post(url, data=body, allow_redirects=False, timeout=timeout) as response:
             content = await response.read()
         if response.status in MOVE_ON_STATUSES:
             raise _MoveOn(str(response.status))

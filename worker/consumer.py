@@ -106,8 +106,7 @@ class Consumer:
             await self._slots.wait_free(self._settings.paced_by)
             await self._intake.wait_turn(self._reported)
             free = self._slots.free(self._settings.paced_by)
-        self._intake.promise(free)
-        return await self._receiver.receive(free, RECEIVE_SECONDS)
+        return await self._receiver.receive(self._intake.promise(free), RECEIVE_SECONDS)
 
     async def _handle(self, deliveries: Sequence[Delivery]) -> None:
         free = self._settings.capacity()

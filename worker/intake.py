@@ -45,12 +45,15 @@ class Intake:
         capacity: Callable[[], Capacity],
         *,
         enabled: bool,
+        offered: int = 0,
     ) -> None:
         self._catalog = catalog
         self._slots = slots
         self._start = begin
         self._capacity = capacity
         self._enabled = enabled
+        self._offered = offered
+        self._standing = 0
         self._promised = 0
         self._consumer_waits = False
 
@@ -68,17 +71,38 @@ class Intake:
         except TimeoutError:
             self._consumer_waits = True
 
-    def promise(self, slots: int) -> None:
-        """Keep slots for messages that may come out of the queue; 0 when those that came have taken theirs."""
-        self._promised = slots
+    def promise(self, free: int) -> int:
+        """Keep free slots for messages that may come out of the queue, and return how many.
+
+        What offers need is left to them, but at most half; 0 when those that came have taken theirs.
+        """
+        self._promised = max((free + 1) // 2, free - (self._offered - self._standing)) if self._enabled else free
         self._consumer_waits = False
+        return self._promised
+
+    @contextmanager
+    def offered(self, slots: int) -> Iterator[ReservedRoom]:
+        """Keep at most so many slots for what another instance may make; none when all are promised already."""
+        with self._reserved(min(slots, self._spare())) as room:
+            self._standing += room.capacity.slots
+            try:
+                yield room
+            finally:
+                self._standing -= room.capacity.slots
 
     @contextmanager
     def reserved(self) -> Iterator[ReservedRoom]:
         """Keep what is free for an answer; what it does not fill is given back."""
-        count = 0
-        if self._enabled and not self._consumer_waits:
-            count = max(0, self._slots.free(RunMode.INLINE) - self._promised)
+        with self._reserved(self._spare()) as room:
+            yield room
+
+    def _spare(self) -> int:
+        if not self._enabled or self._consumer_waits:
+            return 0
+        return max(0, self._slots.free(RunMode.INLINE) - self._promised)
+
+    @contextmanager
+    def _reserved(self, count: int) -> Iterator[ReservedRoom]:
         for _ in range(count):
             self._slots.take(RunMode.INLINE)
         room = ReservedRoom(self._capacity().model_copy(update={"slots": count}), self._begin)

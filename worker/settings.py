@@ -31,6 +31,11 @@ class WorkerSettings(DatabaseSettings):
     dag_callback_url: str = Field(
         description="Comma-separated base URLs of orchestrators, each up to /api/v1/callbacks."
     )
+    dag_offer_urls: str = Field(
+        "",
+        description="Comma-separated base URLs of single orchestrators, like DAG_CALLBACK_URL: at each of them slots "
+        "stand open for the tasks that it makes. Default: those of DAG_CALLBACK_URL.",
+    )
     blob_root: Path = Field(description="Folder that holds bronze/, silver/ and external/.")
     source_max_bytes: int = Field(50 * 1024**3, gt=0, description="Largest file that is fetched from a URL.")
     source_allow_loopback: bool = Field(
@@ -44,7 +49,7 @@ class WorkerSettings(DatabaseSettings):
             raise ValueError(f"must be one of {', '.join(sorted(KNOWN_QUEUES))}")
         return value
 
-    @field_validator("dag_callback_url")
+    @field_validator("dag_callback_url", "dag_offer_urls")
     @classmethod
     def _urls(cls, value: str) -> str:
         if not (urls := _split(value)) or not all(url.startswith(("http://", "https://")) for url in urls):
@@ -67,6 +72,16 @@ class WorkerSettings(DatabaseSettings):
     def callback_urls(self) -> tuple[str, ...]:
         """Return the orchestrators' base URLs."""
         return _split(self.dag_callback_url)
+
+    @property
+    def offer_urls(self) -> tuple[str, ...]:
+        """Return where slots stand open."""
+        return _split(self.dag_offer_urls) or self.callback_urls
+
+    @property
+    def offered_slots(self) -> int:
+        """Return how many inline slots stand open at each address: an eighth, none when that is too few."""
+        return self.worker_slots_inline // 8 if self.paced_by is RunMode.INLINE else 0
 
     @property
     def paced_by(self) -> RunMode:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from bench.simulation.world import Process, World
 from core.dag.catalogue import WorkflowCatalogue
 from core.errors import DatabaseUnavailable
 from core.models.engine import Job
+from core.wire import ExchangeRequest, Grant
 from messaging.postgres import PostgresTaskQueue
 from orchestrator.heartbeat import Pulse
 from orchestrator.loop import Loop
@@ -25,11 +26,12 @@ from services.claims import ClaimService
 from services.commands import CommandService
 from services.definitions import Definitions, Shelf
 from services.jobs import JobService
+from services.offers import Offers
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
 from services.rooms import RoomService
 from services.slots import SlotService
-from services.work import Connection, pipelined
+from services.work import Connection
 
 T = TypeVar("T")
 
@@ -97,7 +99,8 @@ class Orchestrator:
         self._jobs = JobService(advance.writer, Shelf(catalogue), definitions, desk, self._current_owner)
         self.commands = CommandService(self.pool, advance)
         self.claims = ClaimService(self.pool, LEASE_SECONDS)
-        self.results = ResultService(self.pool, advance, RoomService(PostgresTaskQueue(), self.claims))
+        rooms = RoomService(PostgresTaskQueue(), self.claims)
+        self.results, self._offers = ResultService(self.pool, advance, rooms), Offers(rooms)
         self.recover = RecoverService(self.pool, owner_id, THRESHOLD_SECONDS)
         self._slots = SlotService(self.pool)
         self._loop = SimulatedLoop(
@@ -127,8 +130,19 @@ class Orchestrator:
 
     async def create_job(self, workflow_id: str) -> str:
         """Create a job as the route does."""
-        async with pipelined(self.pool) as conn:
-            return (await self._jobs.create(conn, workflow_id=workflow_id, inputs={})).job_id
+        order = await self._jobs.order(workflow_id=workflow_id, inputs={})
+        async with self._offers.transaction(self.pool) as (conn, lent):
+            (job,) = await self._jobs.create_many(conn, [order], lent)
+        return job.job_id
+
+    async def wait_for_tasks(self, request: ExchangeRequest) -> Sequence[Grant]:
+        """Let a worker wait as the route does; of one that goes nobody hears, as through a balancer that hangs."""
+        offer = self._offers.open(request)
+        await self._world.pause(self.process, request.wait_seconds, offer.granted)
+        self._offers.close(offer)
+        while not offer.granted.done():
+            await self._world.pause(self.process, 1.0, offer.granted)
+        return offer.granted.result()
 
     def _current_owner(self) -> str | None:
         return self.owner_id if self._guard.registered and not self.draining else None

@@ -84,6 +84,8 @@ class Worker:
         self._numbers = itertools.count()
         self._kept = 0
         """Slots that are kept free for what an answer brings."""
+        self._open = 0
+        """Slots that stand open at an instance."""
         self.draining = False
 
     def start(self) -> None:
@@ -91,6 +93,7 @@ class Worker:
         self._world.spawn(self.process, self._consume, "consumer")
         self._world.spawn(self.process, self._beat, "heartbeat")
         self._world.spawn(self.process, self._report, "reporter")
+        self._world.spawn(self.process, self._offer, "offers")
 
     def drain(self) -> None:
         """Give every lease back, then end."""
@@ -106,7 +109,7 @@ class Worker:
 
     @property
     def _free(self) -> Capacity:
-        return Capacity(slots=self._slots - len(self._running) - self._kept)
+        return Capacity(slots=self._slots - len(self._running) - self._kept - self._open)
 
     async def _call(self, request: Callable[[Orchestrator], Awaitable[T]]) -> T:
         """Call any orchestrator that is there, as through a balancer."""
@@ -283,6 +286,29 @@ class Worker:
         for grant in grants:
             self._outside.faults.note("task with an answer")
             self._begin(grant.message)
+
+    async def _offer(self) -> None:
+        """Let a slot stand open at an instance, again and again."""
+        while not self.draining:
+            await self._world.pause(self.process, self._world.chance.random() * 3.0)
+            if self._free.slots <= 0:
+                continue
+            request = ExchangeRequest(
+                worker=self._identity,
+                free=Capacity(slots=1),
+                claim_id=f"{self.process.name}-{next(self._numbers)}",
+                wait_seconds=8.0,
+            )
+            self._open = 1
+            try:
+                grants = await self._call(lambda one, request=request: one.wait_for_tasks(request))  # type: ignore[misc]
+            except NoAnswer:
+                continue
+            finally:
+                self._open = 0
+            for grant in grants:
+                self._outside.faults.note("task at an open slot")
+                self._begin(grant.message)
 
     async def _send(self, results: Sequence[TaskResult | Release]) -> bool:
         try:

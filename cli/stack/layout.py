@@ -196,6 +196,9 @@ class Plan:
             "WORKER_SCRATCH_DIR": str(self.home.root / "workers" / name / "scratch"),
             "WORKER_HEALTH_PORT": str(self.ports[name]),
             "DAG_CALLBACK_URL": f"{self.urls.orchestrator}/api/v1/callbacks",
+            "DAG_OFFER_URLS": ",".join(
+                f"http://{self._address(one)}/api/v1/callbacks" for one in self.shape.orchestrator_names
+            ),
             "WORKER_SERVICE_KEY": self.credentials.keys["worker"],
             "BLOB_ROOT": str(self.home.blobs),
         }

@@ -1,6 +1,8 @@
 """What workers call: claims, heartbeats, results, releases. One transaction a call, many tasks a transaction."""
 
+import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -11,6 +13,7 @@ from core.wire import (
     ClaimResponse,
     ExchangeRequest,
     ExchangeResponse,
+    Grant,
     HeartbeatRequest,
     Release,
     ReleaseRequest,
@@ -50,9 +53,14 @@ async def task_results(request: Request) -> Response:
 
 @router.post("/exchange")
 async def exchange(request: Request) -> Response:
-    """Store and apply what came of tasks, and give the worker the next ones that it has room for."""
+    """Store and apply what came of tasks, and give the worker the next ones that it has room for.
+
+    Without results it waits for tasks that this instance makes, until there are some, the time is over, or it goes.
+    """
     ctx = _for_worker(request)
     wanted = await parsed(request, ExchangeRequest, MAX_CALLBACK_BYTES)
+    if not wanted.results:
+        return json_response(ExchangeResponse(answers=(), grants=tuple(await _wait(request, ctx, wanted))))
     answers, steps, grants = await ctx.results.exchange(wanted)
     ctx.waiters.ended(ended_jobs(steps))
     return json_response(ExchangeResponse(answers=tuple(answers), grants=tuple(grants)))
@@ -83,3 +91,23 @@ async def _report(ctx: Context, worker_id: str | None, reports: Sequence[TaskRes
     answers, steps = await ctx.results.report(worker_id, reports)
     ctx.waiters.ended(ended_jobs(steps))
     return json_response(ResultResponse(answers=tuple(answers)))
+
+
+async def _wait(request: Request, ctx: Context, wanted: ExchangeRequest) -> Sequence[Grant]:
+    offer = ctx.offers.open(wanted)
+    gone = asyncio.create_task(_gone(request), name="worker gone")
+    try:
+        if ctx.life.draining:
+            return ()
+        events: set[asyncio.Future[Any]] = {offer.granted, gone}
+        await asyncio.wait(events, timeout=wanted.wait_seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone.cancel()
+        ctx.offers.close(offer)
+    return await offer.granted
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the caller of a request whose body was read closes its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

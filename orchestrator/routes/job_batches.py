@@ -15,7 +15,6 @@ from orchestrator.errors import parameter_error
 from orchestrator.routes.jobs import CreateJob, JobCreated
 from orchestrator.strict import StrictRoute
 from services.jobs import Order
-from services.work import pipelined
 
 MAX_JOBS = 1000
 MAX_BATCH_BYTES = 32 * 1024 * 1024
@@ -76,6 +75,6 @@ async def _order(ctx: Context, number: int, wanted: dict[str, Any], subject: str
 async def _create(ctx: Context, orders: Sequence[Order]) -> dict[str, JobCreated]:
     jobs: Sequence[Job] = ()
     if orders:
-        async with pipelined(ctx.pool) as conn:
-            jobs = await ctx.jobs.create_many(conn, orders)
+        async with ctx.offers.transaction(ctx.pool) as (conn, lent):
+            jobs = await ctx.jobs.create_many(conn, orders, lent)
     return {job.job_id: JobCreated(job_id=job.job_id, status=job.status) for job in jobs}

@@ -43,6 +43,7 @@ from services.definitions import Definitions, Shelf
 from services.insight import InsightService
 from services.jobs import JobService
 from services.loading_fan_outs import Scope
+from services.offers import Offers
 from services.pauses import PauseService, Turned
 from services.payload_desk import PayloadDesk
 from services.reopening import OF_VERSIONS
@@ -102,7 +103,9 @@ class Engine:
             self.advance_service.writer, Shelf(self.catalogue), definitions, self.desk, lambda: self.owner_id
         )
         self.claims = ClaimService(self.pool, self.lease_seconds)
-        self.results = ResultService(self.pool, self.advance_service, RoomService(PostgresTaskQueue(), self.claims))
+        self.rooms = RoomService(PostgresTaskQueue(), self.claims)
+        self.results = ResultService(self.pool, self.advance_service, self.rooms)
+        self.offers = Offers(self.rooms)
         self.commands = CommandService(self.pool, self.advance_service)
         self.pauses = PauseService(self.pool, Shelf(self.catalogue))
         self.dead_letters = DeadLetterService(self.pool)
@@ -218,14 +221,14 @@ class HandWorker:
         self, *results: TaskResult, slots: int | None = None, state: Literal["active", "draining"] = "active"
     ) -> tuple[list[ResultAnswer], Sequence[Grant]]:
         """Report results and take what there is room for."""
-        request = ExchangeRequest(
-            worker=self.identity.model_copy(update={"state": state}),
-            results=results,
-            free=Capacity(slots=self.slots if slots is None else slots),
-            claim_id=uuid.uuid4().hex,
-        )
-        answers, _, grants = await self.engine.results.exchange(request)
+        request = self.wish(self.slots if slots is None else slots, state)
+        answers, _, grants = await self.engine.results.exchange(request.model_copy(update={"results": results}))
         return answers, grants
+
+    def wish(self, slots: int, state: Literal["active", "draining"] = "active") -> ExchangeRequest:
+        """Return what asks for tasks."""
+        worker = self.identity.model_copy(update={"state": state})
+        return ExchangeRequest(worker=worker, free=Capacity(slots=slots), claim_id=uuid.uuid4().hex)
 
     async def complete(self, *messages: TaskMessage, output: dict[str, Any] | None = None) -> list[ResultAnswer]:
         """Report success, by default with what an echo handler returns."""
