@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from core.handlers_catalog import KNOWN_QUEUES, RunMode
 from repositories.settings import DatabaseSettings
@@ -51,8 +51,11 @@ class WorkerSettings(DatabaseSettings):
 
     @field_validator("dag_callback_url", "dag_offer_urls")
     @classmethod
-    def _urls(cls, value: str) -> str:
-        if not (urls := _split(value)) or not all(url.startswith(("http://", "https://")) for url in urls):
+    def _urls(cls, value: str, info: ValidationInfo) -> str:
+        may_be_empty = info.field_name == "dag_offer_urls"
+        if not (urls := _split(value)) and may_be_empty:
+            return value
+        if not urls or not all(url.startswith(("http://", "https://")) for url in urls):
             raise ValueError("must list http(s) URLs, separated by commas")
         return value
 

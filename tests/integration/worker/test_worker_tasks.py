@@ -350,3 +350,18 @@ async def test_a_handlers_transaction_commits_only_while_its_attempt_is_leased(
     assert held.output == {"user": "geodag_worker"}
     assert lost.error is not None
     assert lost.error.code == "FENCE_LOST"
+
+
+async def test_tasks_come_to_slots_that_stand_open(dispatch: Dispatcher) -> None:
+    """Nothing was received or reported before; an eighth of the slots stands open, the rest is the queue's."""
+    peer = dispatch.orchestrator
+    peer.next = [task(f"job_open_{number}", "echo") for number in range(20)]
+    async with running():
+        for number in range(20):
+            await dispatch.result(f"job_open_{number}")
+        await dispatch("job_first_0", "echo")
+        await dispatch.result("job_first_0")
+    waits = [call for call in peer.exchanges if not call.results]
+    assert {call.free.slots for call in waits} <= set(range(1, 9))
+    assert {call.wait_seconds for call in waits} == {20.0}
+    assert [len(call.claims) for call in peer.claims] == [1]
