@@ -13,6 +13,7 @@ from scripts.make_demo_raster import load_grid, write_raster
 from tests.acceptance import rasters
 from tests.acceptance.platform import Json, Platform, http
 from tests.support.stac_schemas import stac_errors
+from tests.support.waiting import wait_until
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -113,3 +114,25 @@ def test_a_rejected_version_stays_hidden_and_tells_the_partner_why(platform: Pla
     for address in platform.doors(accepted["asset_id"], "10/540/346").values():
         assert http("GET", address).status == 404
     assert platform.catalogued(accepted["asset_id"], 0) is None
+
+
+def test_forty_long_tasks_hold_no_connection(platform: Platform) -> None:
+    """D35: who waits for work to end waits outside of any transaction, and calls are answered meanwhile."""
+    jobs = [platform.create_job("sleep_test", {"seconds": 2}) for _ in range(40)]
+    seen = 0
+
+    def over() -> bool:
+        nonlocal seen
+        idle = "state LIKE 'idle in transaction%%' AND state_change < clock_timestamp() - interval '1 second'"
+        assert platform.rows(f"SELECT pid, query FROM pg_stat_activity WHERE {idle}") == []
+        assert http("GET", f"{platform.orchestrator}/readyz", timeout_seconds=2).status == 200
+        seen += 1
+        return (
+            platform.value(
+                "SELECT count(*) FROM dagapp.dag_jobs WHERE job_id = ANY(%s) AND status <> 'COMPLETED'", jobs
+            )
+            == 0
+        )
+
+    wait_until(over, "all forty completed", 60, every=0.1)
+    assert seen > 1
