@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from psycopg.rows import TupleRow
-from pydantic import ValidationError
 from pydantic_core import to_json
 
 from core.errors import DatabaseUnavailable
@@ -26,6 +24,7 @@ from core.ids import message_id
 from core.ports import Delivery
 from core.wire import TaskMessage
 from messaging.listener import CONNECTION_ERRORS, Connect, Listener
+from messaging.taken import QueueNames, TakenMessages, delivery_of
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +99,7 @@ class PostgresTaskQueue:
             (list(task_ids),),
         )
 
-    async def take(self, conn: Connection, queue: str, max_messages: int) -> "TakenMessages":
+    async def take(self, conn: Connection, queue: str, max_messages: int) -> TakenMessages:
         """Lock the first messages that nobody holds; the locks end with the transaction."""
         cursor = await conn.execute(
             """
@@ -114,7 +113,7 @@ class PostgresTaskQueue:
         )
         return TakenMessages(cursor)
 
-    async def backlog(self, conn: Connection, queues: Sequence[str]) -> "QueueNames":
+    async def backlog(self, conn: Connection, queues: Sequence[str]) -> QueueNames:
         """Ask which of these queues have messages that nobody holds."""
         cursor = await conn.execute(
             """
@@ -129,28 +128,6 @@ class PostgresTaskQueue:
     async def remove(self, conn: Connection, message_ids: Sequence[str]) -> None:
         """Delete messages that this transaction has taken."""
         await conn.execute("DELETE FROM dagqueue.messages WHERE message_id = ANY(%s)", (list(message_ids),))
-
-
-class TakenMessages:
-    """Rows that were asked for."""
-
-    def __init__(self, cursor: psycopg.AsyncCursor[TupleRow]) -> None:
-        self._cursor = cursor
-
-    async def deliveries(self) -> list[Delivery]:
-        """Wait for the rows and read them."""
-        return [_delivery(row) for row in await self._cursor.fetchall()]
-
-
-class QueueNames:
-    """Names of queues that were asked for."""
-
-    def __init__(self, cursor: psycopg.AsyncCursor[TupleRow]) -> None:
-        self._cursor = cursor
-
-    async def names(self) -> set[str]:
-        """Wait for them."""
-        return {row[0] for row in await self._cursor.fetchall()}
 
 
 class PostgresTaskReceiver:
@@ -314,7 +291,7 @@ class PostgresTaskReceiver:
                 "seen": RENEWED_SEEN_SECONDS,
             },
         )
-        deliveries = [_delivery(row) for row in await cursor.fetchall()]
+        deliveries = [delivery_of(row) for row in await cursor.fetchall()]
         if len(deliveries) == max_messages:
             await self._wake_next(connection)
         return deliveries
@@ -406,13 +383,3 @@ class PostgresTaskReceiver:
             yield
         except CONNECTION_ERRORS as error:
             raise DatabaseUnavailable("the queue's database does not answer") from error
-
-
-def _delivery(row: TupleRow) -> Delivery:
-    identifier, delivery_count, body = row
-    try:
-        message = TaskMessage.model_validate_json(body)
-    except ValidationError as error:
-        places = sorted({".".join(str(part) for part in problem["loc"]) for problem in error.errors()})
-        return Delivery(None, identifier, delivery_count - 1, None, f"not a task message: {', '.join(places)}")
-    return Delivery(message, identifier, delivery_count - 1, None)

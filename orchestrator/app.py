@@ -161,8 +161,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     guard = OutageGuard(time.monotonic(), settings.orchestrator_threshold_seconds, settings.lease_seconds)
     shelf, life = Shelf(load_catalogue(settings.workflows_dir)), Life()
     waiters = JobWaiters(pool, lambda: listener.hears.is_set())  # noqa: PLW0108 - there is no listener yet
-    definitions = Definitions(shelf.catalogue.workflows.values())
-    blobs = FolderBlobRepository(settings.blob_root)
+    definitions, blobs = Definitions(shelf.catalogue.workflows.values()), FolderBlobRepository(settings.blob_root)
     desk = PayloadDesk(PayloadStore(blobs))
     advance = _advance_service(definitions, desk, guard, lambda conn, job: on_job_ended(conn, job, jobs_service))
     desk.advance = advance_one(pool, advance, waiters.ended)
@@ -173,9 +172,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     recover, pulse = RecoverService(pool, owner_id, settings.orchestrator_threshold_seconds), Pulse()
     commands = CommandService(pool, advance, waiters.ended)
     sealer = Seal(settings.secrets_key.get_secret_value())
-    claims = ClaimService(pool, settings.lease_seconds, sealer)
-    rooms = RoomService(PostgresTaskQueue(), claims)
-    offers = Offers(rooms)
+    rooms = RoomService(PostgresTaskQueue(), ClaimService(pool, settings.lease_seconds, sealer))
     business = build_business(settings, pool, blobs, shelf.catalogue, jobs_service, waiters, commands, sealer)
     webhook_loop = WebhookLoop(business.webhooks)
     listener = _listener(settings, owner_id, lambda channel: _on_wake(channel, loop, waiters, webhook_loop))
@@ -197,10 +194,10 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         auth=Authenticator(identity),
         shelf=shelf,
         jobs=jobs_service,
-        submits=Submits(pool, jobs_service, offers),
+        submits=Submits(pool, jobs_service, offers := Offers(rooms)),
         results=ResultService(pool, advance, rooms),
         offers=offers,
-        claims=claims,
+        claims=rooms.claims,
         commands=commands,
         pauses=PauseService(pool, shelf),
         dead_letters=DeadLetterService(pool),

@@ -108,12 +108,12 @@ class RoomService:
 
     def __init__(self, queue: SharedQueue, claims: ClaimService) -> None:
         self._queue = queue
-        self._claims = claims
+        self.claims = claims
 
     def room(self, request: ExchangeRequest) -> Room | None:
         """Return the room of a worker; None when it has none, or leaves."""
         free = Free.of(request.free, request.worker.state == "draining")
-        return Room(request, self._claims.lease_seconds, free) if free.slots > 0 else None
+        return Room(request, self.claims.lease_seconds, free) if free.slots > 0 else None
 
     async def lend(self, conn: Connection, rooms: Sequence[Room]) -> Lent:
         """Ask which of these rooms may be filled; the answer comes with those of the statements that follow."""
@@ -138,7 +138,7 @@ class RoomService:
         claims = tuple(self._claim(message, room) for task_id, message in messages.items() if task_id in here)
         free = Capacity(slots=len(claims), memory_bytes=room.free.memory_bytes)
         request = ClaimRequest(worker=room.request.worker, free=free, claims=claims)
-        answers = await self._claims.decide(conn, request, found)
+        answers = await self.claims.decide(conn, request, found)
         granted = [one for one in answers if one.outcome is ClaimOutcome.GRANTED]
         room.grants += [Grant(message=messages[one.task_id], answer=one) for one in granted]
         settled = {one.task_id for one in answers if one.outcome not in KEPT}

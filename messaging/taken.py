@@ -1,0 +1,41 @@
+"""What comes out of the embedded queue's tables."""
+
+import psycopg
+from psycopg.rows import TupleRow
+from pydantic import ValidationError
+
+from core.ports import Delivery
+from core.wire import TaskMessage
+
+
+def delivery_of(row: TupleRow) -> Delivery:
+    """Return one row (message id, delivery count, body) as a delivery."""
+    identifier, delivery_count, body = row
+    try:
+        message = TaskMessage.model_validate_json(body)
+    except ValidationError as error:
+        places = sorted({".".join(str(part) for part in problem["loc"]) for problem in error.errors()})
+        return Delivery(None, identifier, delivery_count - 1, None, f"not a task message: {', '.join(places)}")
+    return Delivery(message, identifier, delivery_count - 1, None)
+
+
+class TakenMessages:
+    """Rows that were asked for."""
+
+    def __init__(self, cursor: psycopg.AsyncCursor[TupleRow]) -> None:
+        self._cursor = cursor
+
+    async def deliveries(self) -> list[Delivery]:
+        """Wait for the rows and read them."""
+        return [delivery_of(row) for row in await self._cursor.fetchall()]
+
+
+class QueueNames:
+    """Names of queues that were asked for."""
+
+    def __init__(self, cursor: psycopg.AsyncCursor[TupleRow]) -> None:
+        self._cursor = cursor
+
+    async def names(self) -> set[str]:
+        """Wait for them."""
+        return {row[0] for row in await self._cursor.fetchall()}
