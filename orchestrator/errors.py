@@ -153,10 +153,11 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """Return the methods of every route in a place; the framework itself names those of the first."""
+    """Return the methods of a place, as its most exact path has them; the framework names those of one route."""
     app: FastAPI = request.app
     found = [r for r in app.routes if isinstance(r, Route) and r.matches(request.scope)[0] is not Match.NONE]
-    return sorted({method for route in found for method in route.methods or ()})
+    exact = min((len(route.param_convertors) for route in found), default=0)
+    return sorted({m for route in found if len(route.param_convertors) == exact for m in route.methods or ()})
 
 
 def internal(error: BaseException, instance: str) -> Response:

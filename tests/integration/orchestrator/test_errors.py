@@ -162,7 +162,11 @@ async def allow_connections(database: Database, allowed: bool) -> None:
 
 
 async def test_a_wrong_method_is_told_with_every_method_of_its_place(door: Door) -> None:
-    for path, allow in (("/api/v1/jobs", "GET, POST"), ("/api/v1/settings/pauses/all", "DELETE, PUT")):
+    for path, allow in (
+        ("/api/v1/jobs", "GET, POST"),
+        ("/api/v1/jobs/batch", "POST"),
+        ("/api/v1/settings/pauses/all", "DELETE, PUT"),
+    ):
         async with door.session.request("OPTIONS", door.base + path) as answer:
             problem = await answer.json()
             assert (answer.status, answer.headers["Allow"]) == (405, allow)
