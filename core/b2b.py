@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 from core.errors import CallerError, ErrorDetail, ParameterInvalid, ParameterMissing, PayloadTooLarge
 from core.models.business import ApprovalState, RequestState
 from core.texts import is_clean, is_name
+from core.wording import complaint, json_kind
 
 MAX_BODY_BYTES = 1_048_576
 """Of a JSON body; files go through an upload address."""
@@ -45,7 +46,7 @@ def _line(text: str) -> str:
 
 def _name(text: str) -> str:
     if not is_name(text):
-        raise ValueError("expected NFC text of characters that are seen, with plain blanks only")
+        raise ValueError("expected NFC text of characters that are seen, with plain blanks inside only")
     return text
 
 
@@ -220,6 +221,9 @@ class StatusView(Contract):
     progress: Json
     review: ApprovalState | None
     reason: str | None
+    deleted: bool = Field(
+        description="The version or its asset was deleted: no review follows, no report is left; `reason` says so."
+    )
     errors: list[ErrorDetail]
     warnings: list[Json]
     report_url: str | None
@@ -250,7 +254,7 @@ def parse_body(raw: bytes) -> Json:
     except ValueError as error:
         raise ParameterInvalid(f"the body is not the JSON that was expected: {error}", field="body") from None
     if not isinstance(body, dict):
-        raise ParameterInvalid(f"the body is a JSON {type(body).__name__}; expected an object", field="body")
+        raise ParameterInvalid(f"the body is a JSON {json_kind(body)}; expected an object", field="body")
     return body
 
 
@@ -288,16 +292,17 @@ def parse(model: type[M], body: Mapping[str, Any]) -> M:
 
 def caller_error(error: ValidationError) -> CallerError:
     """Return what a validation failure says to the caller: the first missing field, else the first wrong one."""
-    problems = error.errors(include_url=False, include_context=False)
+    problems = error.errors(include_url=False)
     missing = [p for p in problems if p["type"] == "missing"]
     first = (missing or problems)[0]
     others = sorted({_field(p) for p in problems} - {_field(first)})
     also = f" (also: {', '.join(others[:10])})" if others else ""
     if missing:
         return ParameterMissing(f"{_field(first)} is missing{also}", field=_field(first))
-    said = "unknown field" if first["type"] == "extra_forbidden" else first["msg"].removeprefix("Value error, ")
     value = _shown(first["input"])
-    return ParameterInvalid(f"{_field(first)}: {said}, found {value!r}{also}", field=_field(first), value=value)
+    return ParameterInvalid(
+        f"{_field(first)}: {complaint(first)}, found {value!r}{also}", field=_field(first), value=value
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,4 +343,4 @@ def _shown(value: Any) -> Any:
         return value if abs(value) < 1e18 else "a huge number"
     if isinstance(value, str):
         return value[:100].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
-    return type(value).__name__
+    return json_kind(value)

@@ -241,11 +241,9 @@ def is_asset_open(command: AssetCommand, clearance: Clearance, *, deleted: bool 
 
 
 def next_actions(approval: ApprovalState, processing: ProcessingState) -> tuple[str, ...]:
-    """Return the ways out of an unresolved version, for machines: commands, or waiting while it is processed."""
+    """Return what the table lets happen to a living version next: commands, or waiting while it is processed."""
     if processing not in _ENDED:
         return ("wait", "cancel")
-    if approval not in UNRESOLVED:
-        return ()
     return tuple(command for command in Command if is_open(command, approval, processing))
 
 

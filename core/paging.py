@@ -1,7 +1,7 @@
 """Pages of long lists: how many, and behind which row the next page starts.
 
-A cursor is the sort key of the last row that was shown, as text that nobody needs to read; a list that changes
-meanwhile shows no row twice and skips none that was there.
+A cursor is the list's name and the sort key of the last row that was shown, as text that nobody needs to read; a list
+that changes meanwhile shows no row twice and skips none that was there, and no other list takes its cursors.
 """
 
 import base64
@@ -31,23 +31,25 @@ class Page(Generic[Row]):
     next_after: str | None
 
 
-def make_cursor(key: Key) -> str:
-    """Return the cursor of a sort key of texts, integers and times."""
-    values = [value.isoformat() if isinstance(value, datetime) else value for value in key]
+def make_cursor(name: str, key: Key) -> str:
+    """Return the cursor of a list's sort key of texts, integers and times."""
+    values = [name] + [value.isoformat() if isinstance(value, datetime) else value for value in key]
     return base64.urlsafe_b64encode(json.dumps(values, separators=(",", ":")).encode()).rstrip(b"=").decode()
 
 
-def read_cursor(text: str | None, *kinds: type) -> Key | None:
-    """Return the sort key of a cursor, None without one.
+def read_cursor(name: str, text: str | None, *kinds: type) -> Key | None:
+    """Return the sort key of a cursor of a list, None without one.
 
     Raises:
-        ParameterInvalid: it is none of ours.
+        ParameterInvalid: it is none of this list.
     """
     if text is None:
         return None
     try:
         padded = text[:_MAX_CURSOR].encode("ascii") + b"=" * (-len(text) % 4)
-        values = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        of, *values = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        if of != name:
+            raise ValueError("of another list")
         key = tuple(_value(value, kind) for value, kind in zip(values, kinds, strict=True))
     except (ValueError, TypeError, binascii.Error, RecursionError):
         raise ParameterInvalid(
@@ -101,18 +103,23 @@ def shown(value: str) -> str:
     return value[:40].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
+def check_once(given: Sequence[str]) -> None:
+    """Raise `ParameterInvalid` for a parameter that stands twice in a query: no call means two of one."""
+    if twice := next((name for index, name in enumerate(given) if name in given[:index]), None):
+        raise ParameterInvalid(f"{shown(twice)!r} stands twice in the query; give it once", field=shown(twice))
+
+
 def check_names(params: Mapping[str, str], known: Sequence[str]) -> None:
     """Raise `ParameterInvalid` for a filter that a list does not have: ignoring it would answer another question."""
     if unknown := sorted(set(params) - set(known)):
-        raise ParameterInvalid(
-            f"{shown(unknown[0])!r} is no parameter here; there are {', '.join(known)}", field=shown(unknown[0])
-        )
+        there = f"there are {', '.join(known)}" if known else "there are none"
+        raise ParameterInvalid(f"{shown(unknown[0])!r} is no parameter here; {there}", field=shown(unknown[0]))
 
 
-def page(rows: Sequence[Row], limit: int, key: Any) -> Page[Row]:
-    """Return a page of rows that were asked for with one more than `limit`; `key` gives a row's sort key."""
+def page(name: str, rows: Sequence[Row], limit: int, key: Any) -> Page[Row]:
+    """Return a page of a list's rows, asked for with one more than `limit`; `key` gives a row's sort key."""
     shown = rows[:limit]
-    return Page(shown, make_cursor(key(shown[-1])) if len(rows) > limit else None)
+    return Page(shown, make_cursor(name, key(shown[-1])) if len(rows) > limit else None)
 
 
 def _value(value: Any, kind: type) -> Any:

@@ -69,6 +69,7 @@ def review_item(
     """Return a line of the inbox; `decisions` are those about the assets of a page."""
     pending = row.approval_state is ApprovalState.PENDING_REVIEW
     doors = urls.services(row.asset_id, row.version_ordinal)
+    actions = lifecycle.next_actions(row.approval_state, ProcessingState.COMPLETED)
     return ReviewItem(
         asset_id=row.asset_id,
         version_ordinal=row.version_ordinal,
@@ -95,7 +96,7 @@ def review_item(
         exposure=row.exposure,
         comment_count=row.comment_count,
         decisions=decision_views([d for d in decisions if d.asset_id == row.asset_id], row.version_ordinal, caller),
-        next_actions=list(lifecycle.open_to(_actions(row), caller, row.platform_id, row.submitted_by)),
+        next_actions=list(lifecycle.open_to(actions, caller, row.platform_id, row.submitted_by)),
     )
 
 
@@ -113,12 +114,6 @@ def comment_views(rows: Sequence[CommentRow], caller: Caller) -> list[Comment]:
         )
         for row in rows
     ]
-
-
-def _actions(row: ReviewRow) -> list[str]:
-    if row.approval_state is ApprovalState.APPROVED:
-        return [str(lifecycle.Command.REVOKE)]
-    return list(lifecycle.next_actions(row.approval_state, ProcessingState.COMPLETED))
 
 
 def _previous(row: ReviewRow, urls: PublicUrls) -> PreviousVersion | None:

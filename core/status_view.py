@@ -22,6 +22,7 @@ from core.models.business import ApprovalState, Clearance, Exposure, ProcessingS
 Json = dict[str, Any]
 
 _FINAL: Final = frozenset({RequestState.COMPLETED, RequestState.FAILED, RequestState.CANCELLED})
+_DELETED: Final = "the version was deleted; only an admin can restore it"
 _INNER: Final[Mapping[str, str]] = {
     "WORKER_LOST": "the processing was interrupted too often",
     "TASK_TIMEOUT": "the processing took longer than it may",
@@ -216,14 +217,22 @@ def status_view(facts: RequestFacts, caller: Caller, urls: PublicUrls) -> Status
         revision=facts.revision,
         state=facts.state,
         progress=facts.progress,
-        review=facts.review if facts.state is RequestState.COMPLETED else None,
-        reason=facts.reason,
+        review=facts.review if facts.state is RequestState.COMPLETED and not facts.deleted else None,
+        reason=_DELETED if facts.deleted else facts.reason,
+        deleted=facts.deleted,
         errors=[partner_error(e) for e in facts.errors],
         warnings=list(facts.warnings),
-        report_url=urls.version(facts.asset_id, facts.version_ordinal) if facts.state in _FINAL else None,
+        report_url=_report_url(facts, urls),
         services=_services(facts, caller, urls),
         next_actions=list(_next_actions(facts, caller)),
     )
+
+
+def _report_url(facts: RequestFacts, urls: PublicUrls) -> str | None:
+    """Return where the report is read, once there is one and as long as it is there."""
+    if facts.deleted or facts.state not in _FINAL:
+        return None
+    return urls.version(facts.asset_id, facts.version_ordinal)
 
 
 def _services(facts: RequestFacts, caller: Caller, urls: PublicUrls) -> dict[str, str] | None:

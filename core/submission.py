@@ -18,6 +18,7 @@ from core.payloads import is_payload
 from core.ports import BlobRef
 from core.sources import UrlSource, check_allowed, parse_url
 from core.texts import is_clean, is_name
+from core.wording import json_kind
 
 Json = dict[str, Any]
 
@@ -86,7 +87,7 @@ def platform_id_of(body: Mapping[str, Any]) -> str:
         raise ParameterMissing("platform_id is missing", field="platform_id")
     platform_id = body["platform_id"]
     if not isinstance(platform_id, str):
-        kind = type(platform_id).__name__
+        kind = json_kind(platform_id)
         raise ParameterInvalid(f"platform_id is a {kind}; expected a string", field="platform_id", value=kind)
     if not 1 <= len(platform_id) <= 64 or not is_name(platform_id):
         raise ParameterInvalid("platform_id: expected 1 to 64 printable characters", field="platform_id")
@@ -97,15 +98,15 @@ def own_platform(platform: Platform | None, platform_id: str, caller: Caller) ->
     """Return the registry row of the caller's own platform.
 
     Raises:
-        ParameterInvalid: the platform is not registered, or switched off.
-        Forbidden: the caller is bound to another platform, or to none.
+        Forbidden: the caller is bound to another platform, or to none; whether there is that other one is not told.
+        ParameterInvalid: his own platform is not registered, or switched off.
     """
-    if platform is None or not platform.is_active:
-        raise ParameterInvalid(f"{platform_id!r} is no active platform", field="platform_id", value=platform_id)
     if caller.platform_id != platform_id:
         raise Forbidden(
             f"the credential is not bound to platform {platform_id}", field="platform_id", value=platform_id
         )
+    if platform is None or not platform.is_active:
+        raise ParameterInvalid(f"{platform_id!r} is no active platform", field="platform_id", value=platform_id)
     return platform
 
 
@@ -128,7 +129,7 @@ def parse_submission(body: Mapping[str, Any], platform: Platform, header_key: st
         workflow_id=_workflow(request, platform),
         collection_id=_collection(request, platform),
         options={name: value for name, value in options.items() if name not in _OF_COLLECTIONS},
-        idempotency_key=_idempotency_key(request.idempotency_key, header_key),
+        idempotency_key=idempotency_key(request.idempotency_key, header_key),
         body_hash=ids.digest({k: v for k, v in bare.items() if k != "idempotency_key"}),
         body=bare,
         version_ref=platform.version_ref,
@@ -326,7 +327,8 @@ def _check_interval(given: Mapping[str, Any]) -> None:
         raise ParameterInvalid("start_datetime is after end_datetime", field="options.start_datetime", value=start)
 
 
-def _idempotency_key(in_body: str | None, in_header: str | None) -> str | None:
+def idempotency_key(in_body: str | None, in_header: str | None) -> str | None:
+    """Return the key of a call out of its two places; raises `ParameterInvalid` for one that can be none."""
     if in_header is None:
         return in_body
     if not 1 <= len(in_header) <= 255 or not (in_header.isascii() and in_header.isprintable()) or " " in in_header:

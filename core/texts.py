@@ -1,9 +1,9 @@
 """Which texts are taken from outside: what people read must be what is stored.
 
-Three kinds of characters make a text look like another one: controls, invisible format characters (above all those
-that turn the direction, U+202A to U+202E and U+2066 to U+2069, see UTR 36 and CVE-2021-42574), and blanks of other
-widths. Names have none of them, so that two names that look alike are one. Sentences may have the marks that some
-scripts and emoji are written with, none of which moves the text around it.
+Three kinds of characters make a text look like another one: controls, invisible format characters (above all those that
+turn the direction, U+202A to U+202E and U+2066 to U+2069, see UTR 36 and CVE-2021-42574), and blanks of other widths.
+Names have none of them and no blank at an end, so that two names that look alike are one. Sentences may have the marks
+that some scripts and emoji are written with, none of which moves the text around it.
 """
 
 import unicodedata
@@ -29,8 +29,8 @@ def is_clean(text: str, allowed: str = "") -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is clean and has nothing that is not seen, and no blank but the plain one."""
-    return is_clean(text) and not any(_is_unseen(c) for c in text)
+    """Return whether a text is clean and has nothing that is not seen: no blank at an end, none but the plain one."""
+    return is_clean(text) and text == text.strip() and not any(_is_unseen(c) for c in text)
 
 
 def _is_unseen(char: str) -> bool:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import azure.functions as func
 from pydantic import BaseModel
@@ -131,7 +131,7 @@ def register(blueprint: func.Blueprint, name: str, template: str, methods: Seque
 
 
 async def _check_query(gateway: Gateway, route: Route, req: func.HttpRequest) -> None:
-    """Refuse parameters that a route does not have, once it is known who asks: ignored, they would mean nothing.
+    """Refuse parameters that a route does not have or that stand twice, once it is known who asks.
 
     Raises:
         ParameterInvalid: there is one, and the caller may know of the route.
@@ -139,14 +139,16 @@ async def _check_query(gateway: Gateway, route: Route, req: func.HttpRequest) ->
     operation = route.operation
     known = [one.name for one in operation.parameters if one.place == "query"]
     prefixes = tuple(name.removesuffix("NAME") for name in known if name.endswith(".NAME"))
-    given = [name for name in req.params if name not in known and not name.startswith(prefixes)]
-    if not given or operation.who == ANYBODY or operation.any_query:
+    given = [name for name, _ in parse_qsl(urlsplit(req.url).query, keep_blank_values=True)]
+    unknown = [name for name in req.params if name not in known and not name.startswith(prefixes)]
+    if operation.who == ANYBODY or operation.any_query or (not unknown and len(set(given)) == len(given)):
         return
     if operation.who == OPERATORS:
         await gateway.auth.operator(req.headers)
     else:
         await gateway.auth.caller(req.headers)
-    paging.check_names(dict.fromkeys(given, ""), known)
+    paging.check_names(dict.fromkeys(unknown, ""), known)
+    paging.check_once(given)
 
 
 def _framed(name: str, endpoint: Endpoint) -> Endpoint:

@@ -24,7 +24,7 @@ class Authenticator:
         if caller is None:
             raise Unauthenticated("a credential is required: X-API-Key, or Authorization: Bearer")
         if not caller.has(*roles):
-            raise Forbidden(f"this needs the role {' or '.join(sorted(roles))}")
+            raise Forbidden(f"this needs the role {' or '.join(sorted(roles))}", field="role")
         return caller
 
     def mutator(self, headers: Mapping[str, str], *roles: Role) -> Caller:

@@ -1,5 +1,6 @@
-"""Routes that refuse query parameters they do not have: what is ignored would do another thing than was asked."""
+"""Routes that refuse unknown and repeated query parameters: what is ignored would do another thing than was asked."""
 
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -9,6 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 UNKNOWN = "unknown parameter"
+REPEATED = "stands twice in the query; give it once"
 
 
 class StrictRoute(APIRoute):
@@ -25,6 +27,14 @@ class StrictRoute(APIRoute):
                 raise RequestValidationError(
                     [{"type": "extra_forbidden", "loc": ("query", name), "msg": UNKNOWN} for name in unknown]
                 )
+            if twice := [name for name, count in _counts(request).items() if count > 1]:
+                raise RequestValidationError(
+                    [{"type": "repeated", "loc": ("query", name), "msg": REPEATED} for name in twice]
+                )
             return await handler(request)
 
         return strict
+
+
+def _counts(request: Request) -> Counter[str]:
+    return Counter(name for name, _ in request.query_params.multi_items())

@@ -19,8 +19,8 @@ class AuditService:
         Raises:
             ParameterInvalid: `after` is no cursor of this list.
         """
-        key = paging.read_cursor(after, int)
+        key = paging.read_cursor("audit", after, int)
         async with transaction(self._pool) as conn:
             found = AuditRepository(conn)
             rows = await found.find(wanted, before_id=None if key is None else key[0], limit=limit + 1)
-        return paging.page(rows, limit, lambda row: (row.audit_id,))
+        return paging.page("audit", rows, limit, lambda row: (row.audit_id,))

@@ -22,7 +22,7 @@ from services.submit import SubmitService
 
 Json = dict[str, Any]
 OWNERS: Final = (Role.SUBMITTER, Role.ADMIN)
-FIXED: Final = ("platform_id", "platform_refs", "version_label", "data_type", "dry_run")
+FIXED: Final = ("platform_id", "platform_refs", "version_label", "data_type")
 """What another revision of a version can not change."""
 
 
@@ -73,6 +73,8 @@ class RequestService:
         """
         lifecycle.check_role(Command.RESUBMIT, caller)
         known = await self._own(caller, request_id)
+        if "dry_run" in changes:
+            raise ParameterInvalid("a resubmit has no dry_run; validate takes the whole body", field="dry_run")
         if fixed := [name for name in FIXED if name in changes]:
             raise ParameterInvalid(
                 f"{fixed[0]} can not change with a revision; submit a new version instead", field=fixed[0]

@@ -94,9 +94,11 @@ class SubmitService:
         async with transaction(self._pool) as conn:
             return await self._store(conn, caller, checked, revises)
 
-    async def check(self, caller: Caller, body: Mapping[str, Any]) -> tuple[CheckedSubmit, SubmitPlan]:
+    async def check(
+        self, caller: Caller, body: Mapping[str, Any], header_key: str | None = None
+    ) -> tuple[CheckedSubmit, SubmitPlan]:
         """Return what a submit would do, having stored nothing; raises what `submit` raises."""
-        platform, wanted = await self._read(caller, body, None)
+        platform, wanted = await self._read(caller, body, header_key)
         checked = await self._checked(platform, wanted)
         async with transaction(self._pool) as conn:
             assets = AssetRepository(conn)

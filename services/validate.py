@@ -59,16 +59,21 @@ class ValidateService:
         self._waiter = waiter
 
     async def validate(
-        self, caller: Caller, body: Mapping[str, Any], timeout_seconds: float = WAIT_SECONDS
+        self,
+        caller: Caller,
+        body: Mapping[str, Any],
+        timeout_seconds: float = WAIT_SECONDS,
+        *,
+        header_key: str | None = None,
     ) -> ValidationReport:
-        """Return the report of a file that a submit of the same body would take.
+        """Return the report of a file that a submit of the same body would take; a key is only looked at.
 
         Raises:
             CallerError, DataError: what `submit` would raise.
             FileRefused: the file's own error, with its code and remediation.
             ValidationUnfinished: it takes longer than `timeout_seconds`.
         """
-        checked, plan = await self._submits.check(caller, body)
+        checked, plan = await self._submits.check(caller, body, header_key)
         if checked.files:
             raise ParameterInvalid(
                 "several files are compared when they are processed; validate them one by one", field="blob_names"

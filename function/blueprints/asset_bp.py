@@ -58,9 +58,9 @@ class AssetEndpoints:
         """Answer with the assets that the caller may know of, the newest first."""
         caller = await self._gateway.auth.caller(req.headers)
         wanted, limit = listed_for(caller, asset_filter(req.params)), paging.read_limit(req.params.get("limit"))
-        after = paging.read_cursor(req.params.get("after"), datetime, str)
+        after = paging.read_cursor("assets", req.params.get("after"), datetime, str)
         found = [] if wanted is None else await self._gateway.queries.assets(wanted, after=after, limit=limit + 1)
-        page = paging.page(found, limit, lambda row: (row[0].created_at, row[0].asset_id))
+        page = paging.page("assets", found, limit, lambda row: (row[0].created_at, row[0].asset_id))
         visible = [(asset, visible_versions(caller, asset, versions)) for asset, versions in page.rows]
         views = [asset_view(asset, shown) for asset, shown in visible if shown]
         return json_answer(req, AssetList(assets=views, next_after=page.next_after))

@@ -95,7 +95,7 @@ class PlatformEndpoints:
         limit = paging.read_limit(req.params.get("limit"))
         wanted = listed_for(caller, AssetFilter(platform_id=paging.read_text("platform_id", req.params)))
         state = paging.read_one_of("state", req.params, [str(one) for one in RequestState])
-        after = paging.read_cursor(req.params.get("after"), datetime, str)
+        after = paging.read_cursor("requests", req.params.get("after"), datetime, str)
         asset_id = paging.read_text("asset_id", req.params)
         rows = (
             []
@@ -108,7 +108,7 @@ class PlatformEndpoints:
                 limit=limit + 1,
             )
         )
-        page = paging.page(rows, limit, lambda row: (row.created_at, row.request_id))
+        page = paging.page("requests", rows, limit, lambda row: (row.created_at, row.request_id))
         views = [status_view(facts, caller, self._gateway.urls) for facts in page.rows]
         return json_answer(req, RequestList(requests=views, next_after=page.next_after))
 

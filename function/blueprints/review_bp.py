@@ -36,9 +36,9 @@ class ReviewEndpoints:
             raise Forbidden("the inbox needs one of the roles admin, reviewer", field="role")
         now = datetime.now(UTC)
         wanted, limit = review_filter(req.params, now), paging.read_limit(req.params.get("limit"))
-        after = paging.read_cursor(req.params.get("after"), datetime, str, int)
+        after = paging.read_cursor("reviews", req.params.get("after"), datetime, str, int)
         rows = await self._gateway.queries.reviews(wanted, after=after, limit=limit + 1)
-        page = paging.page(rows, limit, lambda row: row.sort_key)
+        page = paging.page("reviews", rows, limit, lambda row: row.sort_key)
         decisions = await self._gateway.queries.decisions([row.asset_id for row in page.rows])
         items = [review_item(row, decisions, caller, self._gateway.urls, now) for row in page.rows]
         return json_answer(req, ReviewList(reviews=items, next_after=page.next_after))

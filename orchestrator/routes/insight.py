@@ -46,10 +46,10 @@ async def recent_events(request: Request, limit: Limit = DEFAULT_LIMIT, after: T
     """List the newest events of all jobs, the newest first."""
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
-    key = paging.read_cursor(after, int)
+    key = paging.read_cursor("events", after, int)
     async with transaction(ctx.pool) as conn:
         rows = await InsightRepository(conn).recent_events(None if key is None else key[0], limit + 1)
-    page = paging.page(rows, limit, lambda row: (row.event_id,))
+    page = paging.page("events", rows, limit, lambda row: (row.event_id,))
     return JSONResponse({"events": [row.model_dump(mode="json") for row in page.rows], "next_after": page.next_after})
 
 

@@ -20,9 +20,10 @@ async def submit(request: Request) -> Response:
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.SUBMITTER)
     body = parse_body(await read_body(request, MAX_BODY_BYTES))
+    key = request.headers.get(IDEMPOTENCY_HEADER)
     if body.get("dry_run") is True:
-        return await _validated(ctx, caller, body)
-    accepted = await ctx.business.submits.submit(caller, body, request.headers.get(IDEMPOTENCY_HEADER))
+        return await _validated(ctx, caller, body, key)
+    accepted = await ctx.business.submits.submit(caller, body, key)
     return accepted_response(accepted)
 
 
@@ -31,7 +32,8 @@ async def validate(request: Request) -> Response:
     """Check a submit and read its file; nothing is stored for the partner."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.SUBMITTER)
-    return await _validated(ctx, caller, parse_body(await read_body(request, MAX_BODY_BYTES)))
+    body = parse_body(await read_body(request, MAX_BODY_BYTES))
+    return await _validated(ctx, caller, body, request.headers.get(IDEMPOTENCY_HEADER))
 
 
 def accepted_response(accepted: SubmitAccepted) -> Response:
@@ -39,5 +41,5 @@ def accepted_response(accepted: SubmitAccepted) -> Response:
     return json_response(accepted, 202, {"Location": accepted.status_url, "Retry-After": POLL_AFTER_SECONDS})
 
 
-async def _validated(ctx: Context, caller: Caller, body: dict[str, object]) -> Response:
-    return json_response(await ctx.business.validates.validate(caller, body))
+async def _validated(ctx: Context, caller: Caller, body: dict[str, object], key: str | None) -> Response:
+    return json_response(await ctx.business.validates.validate(caller, body, header_key=key))

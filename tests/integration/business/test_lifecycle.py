@@ -44,7 +44,7 @@ async def test_a_revocation_closes_every_door_and_takes_the_item_away(business: 
     assert await open_doors(business, second) == set()
     assert await open_doors(business, first) == ALL_DOORS
     status = await business.status.request(SUBMITTER, second.request_id)
-    assert (status.review, status.reason, status.next_actions) == ("revoked", "recalled", [])
+    assert (status.review, status.reason, status.next_actions) == ("revoked", "recalled", ["delete"])
     row = await business.row(second)
     assert (row["reviewer"], row["rejection_reason"], row["deleted_at"]) == ("rob", "recalled", None)
     assert (await business.audit(second))[-1] == ("revoked", "rob", "reviewer")
@@ -86,12 +86,16 @@ async def test_a_failed_version_is_deleted_and_its_label_used_again_under_the_ne
 async def test_a_deleted_version_is_restored_when_its_place_is_free(business: Business) -> None:
     accepted = await business.processed()
     before = await business.row(accepted)
+    told = await business.status.request(SUBMITTER, accepted.request_id)
     await business.delete(accepted)
+    gone = await business.status.request(SUBMITTER, accepted.request_id)
+    assert (gone.deleted, gone.review, gone.report_url, gone.next_actions) == (True, None, None, [])
     where = (accepted.asset_id, accepted.version_ordinal)
     with pytest.raises(Forbidden):
         await business.approvals.restore(SUBMITTER, *where, SupersedeRequest())
     answer = await business.approvals.restore(ADMIN, *where, SupersedeRequest(reason="by mistake"))
     assert not answer.deleted
+    assert await business.status.request(SUBMITTER, accepted.request_id) == told
     after = await business.row(accepted)
     assert {k: v for k, v in after.items() if k != "updated_at"} == {
         k: v for k, v in before.items() if k != "updated_at"

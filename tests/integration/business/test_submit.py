@@ -82,7 +82,7 @@ async def test_a_workflow_that_is_not_loaded_leaves_nothing_of_the_submit(pool: 
         ({"source": {"container_name": "bronze", "blob_name": "ddh"}}, SUBMITTER, "FORBIDDEN", "source"),
         ({"source": {"container_name": "bronze", "blob_name": "arcgis/x.tif"}}, SUBMITTER, "FORBIDDEN", "source"),
         ({"source": {"container_name": "bronze", "blob_name": "ddh/empty.tif"}}, SUBMITTER, "FILE_EMPTY", "file"),
-        ({"platform_id": "nobody"}, SUBMITTER, "PARAMETER_INVALID", "platform_id"),
+        ({"platform_id": "nobody"}, SUBMITTER, "FORBIDDEN", "platform_id"),
         ({"platform_id": "arcgis"}, SUBMITTER, "FORBIDDEN", "platform_id"),
         ({}, FOREIGNER, "FORBIDDEN", "platform_id"),
         ({}, READER, "FORBIDDEN", "role"),
@@ -267,3 +267,12 @@ async def test_a_platform_that_is_switched_off_takes_no_submit(business: Busines
 async def test_nobody_but_the_own_platform_submits_to_an_asset(business: Business) -> None:
     with pytest.raises(Forbidden):
         await business.submit(FOREIGNER)
+
+
+async def test_a_dry_run_looks_at_the_key_and_keeps_nothing_under_it(business: Business) -> None:
+    for key in ("a b", "", "x" * 256):
+        with pytest.raises(ParameterInvalid) as refused:
+            await business.submits.check(SUBMITTER, submit_body(), key)
+        assert (refused.value.detail.code, refused.value.detail.field) == ("PARAMETER_INVALID", "idempotency_key")
+    await business.submits.check(SUBMITTER, submit_body(), "k")
+    assert (await business.submit(key="k", title="other")).revision == 1

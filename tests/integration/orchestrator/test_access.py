@@ -182,6 +182,10 @@ async def test_liveness_and_readiness_are_open_and_tell_nothing(door: Door) -> N
 async def test_rebuild_is_refused_without_the_flag_in_the_environment(door: Door) -> None:
     code, body = await door.call("POST", "/api/v1/bootstrap/rebuild", caller="operator", service="gateway")
     assert (code, body["code"]) == (403, "FORBIDDEN")
+    code, body = await door.call("POST", "/api/v1/submit", body={}, caller="operator", service="gateway")
+    assert (code, body["code"], body["field"]) == (403, "FORBIDDEN", "role")
+    twice = await door.call("GET", "/api/v1/jobs?limit=1&limit=2", caller="operator")
+    assert (twice[0], twice[1]["code"], twice[1]["field"]) == (422, "PARAMETER_INVALID", "limit")
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json"])

@@ -200,6 +200,12 @@ def test_a_refusal_names_the_state_and_the_ways_out() -> None:
         check_command(Command.APPROVE, version(A.REJECTED, P.COMPLETED), caller(Role.REVIEWER), "ddh")
     assert refused.value.detail.value == "rejected/completed"
     assert refused.value.detail.next_actions == ()
+    with pytest.raises(InvalidTransition) as decided:
+        check_command(Command.APPROVE, version(A.APPROVED, P.COMPLETED), caller(Role.REVIEWER), "ddh")
+    assert decided.value.detail.next_actions == ("revoke",)
+    with pytest.raises(InvalidTransition) as withdrawn:
+        check_command(Command.SUPERSEDE, version(A.REVOKED, P.COMPLETED), caller(Role.SUBMITTER), "ddh")
+    assert withdrawn.value.detail.next_actions == ("delete",)
     with pytest.raises(InvalidTransition) as own:
         check_command(Command.DELETE, version(A.APPROVED, P.COMPLETED), caller(Role.SUBMITTER), "ddh")
     assert own.value.detail.next_actions == ()
@@ -228,6 +234,10 @@ def test_the_ways_out_are_named_for_machines(approval: A, processing: P) -> None
         expected = ("resubmit", "supersede", "delete")
     elif approval is A.PENDING_REVIEW:
         expected = ("resubmit", "supersede", "approve", "reject", "delete")
+    elif approval is A.REVOKED:
+        expected = ("delete",)
+    elif processing is P.COMPLETED:
+        expected = ("revoke",)
     assert next_actions(approval, processing) == expected
 
 

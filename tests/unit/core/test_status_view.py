@@ -142,6 +142,15 @@ def test_a_finished_request_names_its_report() -> None:
     )
 
 
+def test_a_deleted_version_is_told_and_nothing_that_comes_of_it_any_more() -> None:
+    waiting = facts(review="pending_review")
+    gone = facts(review="pending_review", deleted=True)
+    before, after = (status_view(one, SUBMITTER, URLS) for one in (waiting, gone))
+    assert (before.deleted, before.review, before.reason) == (False, "pending_review", None)
+    assert (after.deleted, after.review, after.next_actions, after.report_url) == (True, None, [], None)
+    assert after.reason == "the version was deleted; only an admin can restore it"
+
+
 def test_requests_are_for_submitters_of_the_platform_and_for_reviewers() -> None:
     assert [may_see_request(c, "ddh") for c in (SUBMITTER, REVIEWER, READER)] == [True, True, False]
     assert [may_see_request(c, "arcgis") for c in (SUBMITTER, REVIEWER, READER)] == [False, True, False]
@@ -179,6 +188,10 @@ def test_an_asset_is_told_with_the_ordinals_that_were_shown() -> None:
         (REVIEWER, "pending_review", "completed", ["approve", "reject"]),
         (REVIEWER, "pending_review", "processing", ["wait"]),
         (REVIEWER, "rejected", "completed", []),
+        (REVIEWER, "approved", "completed", ["revoke"]),
+        (SUBMITTER, "approved", "completed", []),
+        (SUBMITTER, "revoked", "completed", ["delete"]),
+        (REVIEWER, "revoked", "completed", []),
         (READER, "pending_review", "completed", []),
         (Caller(subject="art", roles=frozenset({Role.SUBMITTER}), platform_id="arcgis"), "rejected", "completed", []),
         (Caller(subject="ann", roles=frozenset({Role.ADMIN})), "rejected", "failed", ["supersede", "delete"]),

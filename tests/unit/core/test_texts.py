@@ -62,6 +62,15 @@ def test_names_in_any_script_are_names(text: str) -> None:
     assert (is_clean(text), is_name(text)) == (True, True)
 
 
+@pytest.mark.parametrize("text", [" 1", "1 ", " "])
+def test_a_name_has_no_blank_at_an_end(text: str) -> None:
+    assert (is_clean(text), is_name(text)) == (True, False)
+    for field, value in (("version_label", text), ("platform_refs", {"dataset_id": text})):
+        with pytest.raises(ParameterInvalid) as refused:
+            submit(**{field: value})
+        assert str(refused.value.detail.field).startswith(field)
+
+
 @given(st.text(max_size=30))
 def test_a_name_is_clean_and_nothing_in_it_has_a_direction_of_its_own(text: str) -> None:
     if is_name(text):

@@ -33,6 +33,7 @@ STATUS: dict[str, Any] = {
     "report_url": None,
     "services": None,
     "next_actions": [],
+    "deleted": False,
 }
 JSON = {"content-type": "application/json"}
 PROBLEM = document(NotFound("there is no such resource").detail, HTTPStatus.NOT_FOUND, "/api/nowhere")
