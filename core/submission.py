@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from core import b2b, ids
-from core.errors import Forbidden, ParameterInvalid, ParameterMissing
+from core.errors import Conflict, Forbidden, ParameterInvalid, ParameterMissing
 from core.handler_models import RasterOptions
 from core.identity import Caller
 from core.models.business import Platform
@@ -325,6 +325,17 @@ def _check_interval(given: Mapping[str, Any]) -> None:
         raise ParameterMissing(f"{absent} is missing; an interval has both ends", field=f"options.{absent}")
     if start is not None and end is not None and b2b.moment(start) > b2b.moment(end):
         raise ParameterInvalid("start_datetime is after end_datetime", field="options.start_datetime", value=start)
+
+
+def key_conflict(key: str | None) -> Conflict:
+    """Return the refusal of another body under a known idempotency key."""
+    return Conflict(
+        "this idempotency key was used with another body",
+        code="IDEMPOTENCY_CONFLICT",
+        field="idempotency_key",
+        value=key,
+        remediation="Use a new key for a new request.",
+    )
 
 
 def idempotency_key(in_body: str | None, in_header: str | None) -> str | None:

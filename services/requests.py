@@ -1,13 +1,22 @@
 """What partners do with their requests beside submitting one: many at once, again, not any more."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from core import b2b, lifecycle
+from core import b2b, ids, lifecycle, submission
 from core.b2b import StatusView, SubmitAccepted
 from core.b2b_requests import BatchAnswer, BatchRequest, BatchResult, CancelRequest
 from core.dag.orders import Kind
-from core.errors import Conflict, GeodagError, InvalidTransition, NotFound, ParameterInvalid, TransientError
+from core.errors import (
+    Classification,
+    Conflict,
+    GeodagError,
+    InvalidTransition,
+    NotFound,
+    ParameterInvalid,
+    TransientError,
+)
 from core.identity import Caller, Role
 from core.lifecycle import Command
 from core.models.business import RequestState
@@ -16,6 +25,7 @@ from core.status_view import may_see_request
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
 from repositories.requests import RequestRepository, StoredRequest
+from repositories.submit_batches import SubmitBatchRepository
 from services.commands import CommandService, Order
 from services.status import StatusService
 from services.submit import SubmitService
@@ -40,26 +50,56 @@ class RequestService:
     async def submit_many(self, caller: Caller, body: BatchRequest, header_key: str | None = None) -> BatchAnswer:
         """Submit many, one transaction each; what is refused stops nothing else.
 
-        Under an idempotency key of the whole batch each submit without a key of its own has one derived from it, so
-        a repeated batch gets the same answers. When the platform itself is unavailable, the rest is not tried.
+        Under an idempotency key a repeated batch gets the answers it got, refusals too; only what was refused because
+        the platform was busy or unavailable is tried again. Once it is unavailable, the rest is not tried.
+
+        Raises:
+            ParameterInvalid: the key can be none.
+            Conflict: IDEMPOTENCY_CONFLICT, the key was used for another batch.
         """
         lifecycle.check_role(Command.SUBMIT, caller)
+        key = submission.idempotency_key(None, header_key)
+        settled = await self._settled(caller, key, body)
         results: list[BatchResult] = []
         unavailable: TransientError | None = None
         for index, one in enumerate(body.submits):
             accepted: SubmitAccepted | None = None
             error: GeodagError | None = unavailable
+            if (known := settled.get(str(index))) is not None:
+                results.append(BatchResult.model_validate_json(json.dumps(known)))
+                continue
             if unavailable is None:
                 try:
                     if (wrong := b2b.refusal(one)) is not None:
                         raise wrong
-                    accepted = await self._submits.submit(caller, _single(one), _item_key(one, header_key, index))
+                    accepted = await self._submits.submit(caller, _single(one), _item_key(one, key, index))
                 except GeodagError as refused:
                     error = refused
                     unavailable = refused if isinstance(refused, TransientError) else None
             detail = None if error is None else error.detail
             results.append(BatchResult(index=index, accepted=accepted, error=detail))
-        return BatchAnswer(results=results)
+        return await self._settle(caller, key, results)
+
+    async def _settled(self, caller: Caller, key: str | None, body: BatchRequest) -> Json:
+        """Return what a batch was answered before, by index."""
+        if key is None or caller.platform_id is None:
+            return {}
+        body_hash = ids.digest([_bare(one) for one in body.submits])
+        async with transaction(self._pool) as conn:
+            known = await SubmitBatchRepository(conn).claim(caller.platform_id, key, body_hash)
+        if known.body_hash != body_hash:
+            raise submission.key_conflict(key)
+        return known.results
+
+    async def _settle(self, caller: Caller, key: str | None, results: list[BatchResult]) -> BatchAnswer:
+        """Keep the results that another call changes nothing about; of two calls at once, the first one's are told."""
+        final = {str(one.index): one.model_dump(mode="json") for one in results if _is_final(one)}
+        if key is None or caller.platform_id is None or not final:
+            return BatchAnswer(results=results)
+        async with transaction(self._pool) as conn:
+            told = await SubmitBatchRepository(conn).settle(caller.platform_id, key, final)
+        known = {index: BatchResult.model_validate_json(json.dumps(one)) for index, one in told.items()}
+        return BatchAnswer(results=[known.get(str(one.index), one) for one in results])
 
     async def resubmit(
         self, caller: Caller, request_id: str, changes: Mapping[str, Any], header_key: str | None = None
@@ -133,8 +173,23 @@ def _single(one: Mapping[str, Any]) -> Mapping[str, Any]:
     return one
 
 
-def _item_key(one: Mapping[str, Any], header_key: str | None, index: int) -> str | None:
-    return None if header_key is None or one.get("idempotency_key") is not None else f"{header_key}#{index}"
+def _item_key(one: Mapping[str, Any], key: str | None, index: int) -> str | None:
+    """Return the key of one submit of a batch: its own, else one of the batch's, which may have any length."""
+    return None if key is None or one.get("idempotency_key") is not None else f"batch-{ids.digest([key, index])}"
+
+
+def _bare(one: object) -> object:
+    """Return what a batch's hash covers of an element: no credential of a URL."""
+    if (wrong := b2b.refusal(one)) is not None:
+        return wrong.detail.model_dump(mode="json")
+    if not isinstance(one, dict) or not isinstance(source := one.get("source"), dict):
+        return one
+    url = source.get("url")
+    return {**one, "source": {**source, "url": url.partition("?")[0]}} if isinstance(url, str) else one
+
+
+def _is_final(one: BatchResult) -> bool:
+    return one.error is None or one.error.classification not in (Classification.TRANSIENT, Classification.THROTTLING)
 
 
 def _ended(state: RequestState) -> InvalidTransition:

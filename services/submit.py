@@ -14,7 +14,7 @@ from psycopg import AsyncConnection
 from core import lifecycle, ordering, submission
 from core.b2b import SubmitAccepted
 from core.dossier import ACTIONS
-from core.errors import Conflict, DataError, Forbidden, InvalidTransition, ParameterInvalid
+from core.errors import DataError, Forbidden, InvalidTransition, ParameterInvalid
 from core.identity import Caller, Role
 from core.lifecycle import AssetCommand, Command
 from core.models.business import ApprovalState, GeospatialAsset, Platform, ProcessingState
@@ -133,13 +133,7 @@ class SubmitService:
         if known is None:
             return None
         if known.body_hash != wanted.body_hash:
-            raise Conflict(
-                "this idempotency key was used with another body",
-                code="IDEMPOTENCY_CONFLICT",
-                field="idempotency_key",
-                value=wanted.idempotency_key,
-                remediation="Use a new key for a new request.",
-            )
+            raise submission.key_conflict(wanted.idempotency_key)
         return self._accepted(known.request_id, known.asset_id, known.version_ordinal, known.revision)
 
     def _accepted(self, request_id: str, asset_id: str, ordinal: int, revision: int) -> SubmitAccepted:

@@ -321,6 +321,21 @@ class RequestSecret(Table):
     created_at: Annotated[datetime, Column(default="dagapp.clock()")]
 
 
+class SubmitBatch(Table):
+    """What a batch of submits was answered under its idempotency key."""
+
+    __table_name__: ClassVar[str] = "submit_batches"
+    __primary_key__: ClassVar = ("platform_id", "idempotency_key")
+
+    platform_id: Annotated[str, Column("varchar(64)")]
+    idempotency_key: Annotated[str, Column("varchar(255)")]
+    body_hash: str = Field(description="Of the submits; another body under the same key is a conflict.")
+    results: Annotated[Json, Column(default="'{}'::jsonb")] = Field(
+        default_factory=dict, description="Those that are settled, by index."
+    )
+    created_at: Annotated[datetime, Column(default="dagapp.clock()")]
+
+
 class WebhookDelivery(Table):
     """One thing that a platform is told, and how that went."""
 
@@ -363,4 +378,5 @@ BUSINESS_TABLES: tuple[type[Table], ...] = (
     WebhookSecret,
     WebhookDelivery,
     RequestSecret,
+    SubmitBatch,
 )

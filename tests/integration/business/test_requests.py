@@ -7,7 +7,7 @@ import pytest
 from core import b2b
 from core.b2b import SubmitAccepted
 from core.b2b_requests import BatchRequest, CancelRequest
-from core.errors import Conflict, DatabaseUnavailable, Forbidden, GeodagError, NotFound
+from core.errors import Conflict, DatabaseUnavailable, Forbidden, GeodagError, NotFound, ParameterInvalid
 from core.identity import Caller, Role
 from core.models.business import RequestState
 from tests.support.business import ADMIN, EVERYBODY, FOREIGNER, SUBMITTER, Business, fresh_refs, submit_body
@@ -75,8 +75,33 @@ async def test_a_batch_that_is_sent_again_under_its_key_gets_the_same_answers(bu
     assert await batch(business, *bodies, key="batch-1") == first
     assert len(set(first)) == 4
     assert (await business.counts())["requests"] == 4
-    changed = [bodies[0] | {"title": "other"}, *bodies[1:]]
-    assert (await batch(business, *changed, key="batch-1"))[0] == "IDEMPOTENCY_CONFLICT"
+    with pytest.raises(Conflict) as other:
+        await batch(business, bodies[0] | {"title": "other"}, *bodies[1:], key="batch-1")
+    assert (other.value.detail.code, other.value.detail.field) == ("IDEMPOTENCY_CONFLICT", "idempotency_key")
+    for key in ("a b", "", "x" * 256):
+        with pytest.raises(ParameterInvalid) as wrong:
+            await batch(business, bodies[0], key=key)
+        assert wrong.value.detail.field == "idempotency_key"
+
+
+async def test_a_repeated_batch_is_refused_again_what_was_refused_unless_waiting_helps(business: Business) -> None:
+    one, two, three = (submit_body(platform_refs=fresh_refs()) for _ in range(3))
+    key = "k" * 255
+    body = BatchRequest(submits=[one, one | {"tags": ["again"]}, two, three])
+    await business.engine.query("UPDATE dagapp.platforms SET max_open_requests = 2 WHERE platform_id = 'ddh'")
+    first = (await business.requests.submit_many(SUBMITTER, body, key)).results
+    assert [r.error.code if r.error else None for r in first] == [
+        None,
+        "VERSION_UNRESOLVED",
+        None,
+        "QUOTA_EXCEEDED",
+    ]
+    assert first[0].accepted is not None
+    await business.finish(await business.job_of(first[0].accepted))
+    again = (await business.requests.submit_many(SUBMITTER, body, key)).results
+    assert again[:3] == first[:3]
+    assert again[3].accepted is not None
+    assert (await business.requests.submit_many(SUBMITTER, body, key)).results == again
 
 
 async def test_a_batch_needs_a_submitter_and_stops_without_a_database(

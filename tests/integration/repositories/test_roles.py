@@ -20,7 +20,7 @@ ENGINE = (
 )  # fmt: skip
 BUSINESS = (
     "platforms", "geospatial_assets", "asset_versions", "platform_requests", "platform_request_jobs",
-    "webhook_secrets", "webhook_deliveries", "platform_usage", "request_secrets",
+    "webhook_secrets", "webhook_deliveries", "platform_usage", "request_secrets", "submit_batches",
 )  # fmt: skip
 
 ALLOWED: dict[str, Cells] = {
