@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from core.errors import CallerError, ErrorDetail, ParameterInvalid, ParameterMissing, PayloadTooLarge
 from core.models.business import ApprovalState, RequestState
 from core.texts import is_clean, is_name
-from core.wording import complaint, json_kind
+from core.wording import complaint, json_kind, readable
 
 MAX_BODY_BYTES = 1_048_576
 """Of a JSON body; files go through an upload address."""
@@ -342,5 +342,5 @@ def _shown(value: Any) -> Any:
     if isinstance(value, int | float):
         return value if abs(value) < 1e18 else "a huge number"
     if isinstance(value, str):
-        return value[:100].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+        return readable(value[:100])
     return json_kind(value)

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from core.errors import ParameterInvalid
 from core.texts import is_clean
+from core.wording import readable
 
 Row = TypeVar("Row")
 Key = tuple[Any, ...]
@@ -100,7 +101,7 @@ def read_one_of(name: str, params: Mapping[str, str], values: Collection[str]) -
 
 def shown(value: str) -> str:
     """Return what an answer may repeat of a parameter."""
-    return value[:40].encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return readable(value[:40])
 
 
 def check_once(given: Sequence[str]) -> None:

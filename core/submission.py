@@ -18,7 +18,7 @@ from core.payloads import is_payload
 from core.ports import BlobRef
 from core.sources import UrlSource, check_allowed, parse_url
 from core.texts import is_clean, is_name
-from core.wording import json_kind
+from core.wording import json_kind, readable
 
 Json = dict[str, Any]
 
@@ -256,7 +256,7 @@ def check_blob_name(name: str, field: str = "blob_name") -> str:
     }
     for message, broken in faults.items():
         if broken:
-            shown = name[:100].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+            shown = readable(name[:100])
             raise ParameterInvalid(f"{field} {shown!r}: {message}", field=field, value=shown)
     return name
 

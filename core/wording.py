@@ -50,6 +50,11 @@ def complaint(problem: ErrorDetails) -> str:
     return words(problem.get("ctx", {}), problem["input"])
 
 
+def readable(text: str) -> str:
+    """Return a text as an answer may repeat it: no lone surrogate, no null character."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
 def _many(count: int, value: object) -> str:
     thing = "character" if isinstance(value, str) else "item"
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

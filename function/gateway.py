@@ -140,8 +140,9 @@ async def _check_query(gateway: Gateway, route: Route, req: func.HttpRequest) ->
     known = [one.name for one in operation.parameters if one.place == "query"]
     prefixes = tuple(name.removesuffix("NAME") for name in known if name.endswith(".NAME"))
     given = [name for name, _ in parse_qsl(urlsplit(req.url).query, keep_blank_values=True)]
-    unknown = [name for name in req.params if name not in known and not name.startswith(prefixes)]
-    if operation.who == ANYBODY or operation.any_query or (not unknown and len(set(given)) == len(given)):
+    free = operation.any_query
+    unknown = [name for name in req.params if not free and name not in known and not name.startswith(prefixes)]
+    if operation.who == ANYBODY or (not unknown and len(set(given)) == len(given)):
         return
     if operation.who == OPERATORS:
         await gateway.auth.operator(req.headers)

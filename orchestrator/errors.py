@@ -28,6 +28,7 @@ from core.errors import (
     Unauthenticated,
 )
 from core.identity import Role
+from core.wording import complaint, readable
 from edge.identity import Identity
 from edge.problems import MEDIA_TYPE, document, headers, identified
 from repositories.logs import redact
@@ -94,8 +95,8 @@ def parameter_error(error: ValidationError | RequestValidationError, *, drop_sou
     if first["type"] == "missing":
         return ParameterMissing(f"{field} is required", field=field)
     shown = first.get("input")
-    value = shown if shown is None or isinstance(shown, bool | int | float) else str(shown)[:200]
-    return ParameterInvalid(f"{field or 'the body'}: {first['msg']}", field=field, value=value)
+    value = shown if shown is None or isinstance(shown, bool | int | float) else readable(str(shown)[:200])
+    return ParameterInvalid(f"{field or 'the body'}: {complaint(first)}", field=field, value=value)
 
 
 def answer(error: GeodagError, instance: str) -> Response:

@@ -26,7 +26,7 @@ def build(gateway: Gateway) -> func.Blueprint:
         found = [(template.rank, route) for template, route in places if template.match(path) is not None]
         served = [route for rank, route in found if rank == min(rank for rank, _ in found)]
         methods = await _methods(gateway, req, served)
-        if not methods:
+        if not methods or req.method in methods:  # served, but not to a path that is spelt like this
             raise NotFound("there is no such resource", field="path")
         allow = ", ".join(methods)
         refused = problem(MethodNotAllowed(f"{req.method} is not served here; there is {allow}", field="method"), path)

@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 from psycopg import AsyncConnection, errors
+from yarl import URL
 
 from core.b2b import MAX_BODY_BYTES
 from core.identity import SERVICE_HEADER
@@ -441,6 +442,13 @@ async def test_a_wrong_method_is_told_with_those_there_are(platform: Platform) -
         reply = await platform.call(method, path, None)
         assert (reply.status, reply.body["code"], reply.headers["Allow"]) == (405, "METHOD_NOT_ALLOWED", allow)
     assert (await platform.call("HEAD", "/api/livez", None)).status == 405
+    spelt = URL(f"{platform.gateway}/api/%61ssets", encoded=True)
+    async with platform.session.get(spelt) as answer:
+        assert (answer.status, "Allow" in answer.headers) == (404, False)
+    twice = await platform.call("GET", "/api/assets?limit=10&limit=20", "submitter")
+    assert (twice.status, twice.body["field"]) == (422, "limit")
+    twice = await platform.call("GET", "/api/proxy/orchestrator/api/v1/jobs?limit=1&limit=2", "operator")
+    assert (twice.status, twice.body["field"]) == (422, "limit")
     asked = [(await platform.call("POST", "/api/status/jobs", caller)).status for caller in (None, "admin", "operator")]
     assert asked == [404, 404, 405]  # for whom it is not there, no method of it is
 

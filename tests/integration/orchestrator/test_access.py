@@ -186,6 +186,8 @@ async def test_rebuild_is_refused_without_the_flag_in_the_environment(door: Door
     assert (code, body["code"], body["field"]) == (403, "FORBIDDEN", "role")
     twice = await door.call("GET", "/api/v1/jobs?limit=1&limit=2", caller="operator")
     assert (twice[0], twice[1]["code"], twice[1]["field"]) == (422, "PARAMETER_INVALID", "limit")
+    nothing = await door.call("GET", "/api/v1/audit?actor=%00", caller="operator")
+    assert (nothing[0], nothing[1]["field"], nothing[1]["value"]) == (422, "actor", "\ufffd")
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json"])
