@@ -15,7 +15,9 @@ REFUSALS: Mapping[str, tuple[Json, int, str, str]] = {
     "a missing source": ({"source": MISSING}, 422, "PARAMETER_MISSING", "source"),
     "an unknown field": ({"colour": "red"}, 422, "PARAMETER_INVALID", "colour"),
     "an unknown option": ({"options": {"speed": 3}}, 422, "PARAMETER_INVALID", "options.speed"),
-    "an unknown platform": ({"platform_id": "nobody"}, 422, "PARAMETER_INVALID", "platform_id"),
+    "an unknown platform": ({"platform_id": "nobody"}, 403, "FORBIDDEN", "platform_id"),
+    "another platform": ({"platform_id": "arcgis"}, 403, "FORBIDDEN", "platform_id"),
+    "a label with a blank at its end": ({"version_label": "v1 "}, 422, "PARAMETER_INVALID", "version_label"),
     "a missing ref": ({"resource_id": MISSING}, 422, "PARAMETER_MISSING", "resource_id"),
     "a ref that is a number": ({"dataset_id": 7}, 422, "PARAMETER_INVALID", "platform_refs.dataset_id"),
     "another platform's source": (
