@@ -47,7 +47,7 @@ def complaint(problem: ErrorDetails) -> str:
     words = _WORDS.get(problem["type"])
     if words is None:
         return problem["msg"].removeprefix("Value error, ")
-    return words(problem.get("ctx", {}), problem["input"])
+    return words(problem.get("ctx", {}), problem.get("input"))
 
 
 def readable(text: str) -> str:

@@ -25,7 +25,7 @@ class StrictRoute(APIRoute):
         async def strict(request: Request) -> Response:
             if unknown := sorted(set(request.query_params) - known):
                 raise RequestValidationError(
-                    [{"type": "extra_forbidden", "loc": ("query", name), "msg": UNKNOWN} for name in unknown]
+                    [{"type": "unknown", "loc": ("query", name), "msg": UNKNOWN} for name in unknown]
                 )
             if twice := [name for name, count in _counts(request).items() if count > 1]:
                 raise RequestValidationError(
