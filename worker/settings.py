@@ -83,8 +83,8 @@ class WorkerSettings(DatabaseSettings):
 
     @property
     def offered_slots(self) -> int:
-        """Return how many inline slots stand open at each address: an eighth, none when that is too few."""
-        return self.worker_slots_inline // 8 if self.paced_by is RunMode.INLINE else 0
+        """Return how many inline slots stand open at each address: a thirty-second, none when that is too few."""
+        return self.worker_slots_inline // 32 if self.paced_by is RunMode.INLINE else 0
 
     @property
     def paced_by(self) -> RunMode:
