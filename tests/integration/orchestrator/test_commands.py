@@ -53,7 +53,7 @@ async def test_nodes_are_skipped_and_rerun(door: Door, engine: Engine) -> None:
     message = await engine.message(job_id)
     assert message.params == {"message": "ho"}
     await HandWorker(engine).run(message)
-    assert (await door.job(job_id))["status"] == "COMPLETED"
+    assert (await door.job(job_id, wait=20))["status"] == "COMPLETED"
     status, problem = await order(door, f"jobs/{job_id}/nodes/echo_handler/skip")
     assert (status, problem["code"], problem["value"]) == (409, "JOB_FINAL", "COMPLETED")
 

@@ -26,7 +26,7 @@ async def test_a_worker_that_waits_is_answered_with_a_task(door: Door) -> None:
     body = {**WISH, "results": [{**result, "output": {"echoed_params": {}}}]}
     status, answer = await door.call("POST", "/api/v1/callbacks/exchange", body=body, service="worker")
     assert (status, answer["answers"][0]["disposition"], answer["grants"]) == (200, "applied", [])
-    assert (await door.job(job_id))["status"] == "COMPLETED"
+    assert (await door.job(job_id, wait=20))["status"] == "COMPLETED"
 
 
 async def test_the_time_of_a_wait_is_kept_and_who_goes_waits_no_longer(door: Door) -> None:
