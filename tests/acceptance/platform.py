@@ -6,6 +6,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +63,27 @@ def http(
     body: Json | bytes | None = None,
     timeout_seconds: float = 40.0,
 ) -> Answer:
-    """Return the answer of one call, whatever its status."""
+    """Return the answer of one call, whatever its status.
+
+    Raises:
+        OSError: Nobody answered, or the answer broke off because its sender was killed.
+    """
     data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     sent = {"Content-Type": "application/json"} if isinstance(body, dict) else {}
     request = urllib.request.Request(url, data=data, method=method, headers={**sent, **(headers or {})})
     try:
-        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:
+        with _opened(request, timeout_seconds) as answer:
             return Answer(answer.status, _lowered(answer.headers), answer.read())
+    except HTTPException as error:
+        raise ConnectionResetError("the answer broke off") from error
+
+
+def _opened(request: urllib.request.Request, timeout_seconds: float) -> Any:
+    """Return the answer, open; one with an error's status is an answer too."""
+    try:
+        return urllib.request.urlopen(request, timeout=timeout_seconds)
     except urllib.error.HTTPError as error:
-        with error:
-            return Answer(error.code, _lowered(error.headers), error.read())
+        return error
 
 
 def _lowered(headers: Any) -> dict[str, str]:
