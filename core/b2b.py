@@ -90,6 +90,8 @@ Ref = Label
 Part = Annotated[Line, Field(min_length=1, max_length=256)]
 """The name of something in a file."""
 Prose = Annotated[str, Field(max_length=10_000), AfterValidator(_prose)]
+MAX_QUERY_TEXT = 1000
+"""Characters of a sentence in a query: encoded it is up to twelve times as long, and servers bound their URLs."""
 Moment = Annotated[str, Field(max_length=64), AfterValidator(_moment)]
 PublicUrl = Annotated[str, Field(max_length=2048), AfterValidator(_public_url)]
 AssetIdText = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]

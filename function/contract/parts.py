@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from core.b2b import MAX_QUERY_TEXT
 from core.openapi import Operation, Parameter
 from core.paging import DEFAULT_LIMIT, MAX_LIMIT
 
@@ -55,7 +56,7 @@ IDEMPOTENCY: Final = Parameter(
     "The same key and body get the same answer; another body is 409.",
     place="header",
 )
-REASON: Final = text("reason", "Kept in the audit.", maxLength=10_000)
+REASON: Final = text("reason", "Kept in the audit; a longer one goes in the body.", maxLength=MAX_QUERY_TEXT)
 WAIT: Final = Parameter("wait", {"type": "integer", "minimum": 0, "maximum": 60, "default": 0}, "Seconds to wait.")
 PLATFORM: Final = text("platform_id")
 TIMES: Final = tuple(Parameter(name, {"type": "string", "format": "date-time"}) for name in ("since", "until"))

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from core.b2b import MAX_ORDINAL
+from core.b2b import MAX_ORDINAL, MAX_QUERY_TEXT
 from core.b2b_assets import (
     ApproveRequest,
     ClearanceRequest,
@@ -32,7 +32,7 @@ router = APIRouter(prefix="/api/v1/assets", tags=["assets"], route_class=StrictR
 
 AssetId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
 Ordinal = Annotated[int, Path(ge=0, le=MAX_ORDINAL)]
-Why = Annotated[Reason | None, Query(description="Kept in the audit.")]
+Why = Annotated[Reason | None, Query(description="Kept in the audit.", max_length=MAX_QUERY_TEXT)]
 VERSION = "/{asset_id}/versions/{ordinal}"
 
 
