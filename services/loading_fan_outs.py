@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from core.dag.fan_out import MAX_NEW_CHILDREN
+from core.dag.run import IN_FLIGHT
 from core.dag.tallies import parent_of
 from core.models.engine import Attempt, Job, NodeState, Slot
 from core.models.fan_out import FanOut
@@ -70,13 +71,13 @@ async def load_fan_outs(
         now: The moment of the evaluation.
         scope: How much of children is wanted.
     """
-    mine = [row for row in rows if row.job_id in jobs]
-    touched = {(one.job_id, one.node_id) for one in attempts if one.child and one.job_id in jobs}
+    mine, locked = [row for row in rows if row.job_id in jobs], list(attempts)
+    touched = {(one.job_id, one.node_id) for one in locked if one.child and one.job_id in jobs}
     touched |= {(one.job_id, one.node_id) for one in slots if one.node_id and parent_of(one.node_id)}
     if not mine:
         return {}
     asked = await _Request.send(conn, jobs, mine, touched, now, scope)
-    return await asked.answer(mine)
+    return await asked.answer(mine, {one.task_id for one in locked}, scope.whole)
 
 
 @dataclass(slots=True)
@@ -126,10 +127,20 @@ class _Request:
             asked.stored = await repository.stored(expanding)
         return asked
 
-    async def answer(self, rows: Sequence[FanOut]) -> Mapping[str, FanOuts]:
-        """Wait for everything and sort it by job."""
+    async def answer(
+        self, rows: Sequence[FanOut], locked: Collection[str], whole: Collection[str]
+    ) -> Mapping[str, FanOuts]:
+        """Wait for everything and sort it by job.
+
+        A late result of an earlier attempt touches its child, whose attempt of now nobody asked for: such a child is
+        left out, or it would be taken for one that lost its attempt. Of `whole` jobs everything was asked for.
+        """
         children = [child for pending in self.children for child in await pending.rows()]
         attempts = [attempt for pending in self.attempts for attempt in await pending.rows()]
+        known = {*locked, *(attempt.task_id for attempt in attempts)}
+        children = [
+            one for one in children if one.status not in IN_FLIGHT or one.task_id in known or one.job_id in whole
+        ]
         items = [] if self.items is None else await self.items.rows()
         timers = [] if self.timers is None else await self.timers.rows()
         stored = [] if self.stored is None else await self.stored.rows()

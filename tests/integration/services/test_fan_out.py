@@ -108,6 +108,22 @@ async def test_a_lost_worker_is_found_without_a_timer_and_costs_only_its_own_chi
     assert await fans.status() == "COMPLETED"
 
 
+async def test_a_late_result_beside_a_good_one_does_not_cost_its_child_the_attempt_of_now(start: Start) -> None:
+    fans = await start([1, 2, 3])
+    first, second, third = await fans.fresh()
+    await fans.worker.claim(first, second)
+    await fans.engine.lapse(first.task_id)
+    await fans.advance()
+    (again,) = await fans.fresh()
+    late, on_time = await fans.worker.complete(first, second)
+    assert (late.disposition, on_time.disposition) == (ResultDisposition.SUPERSEDED, ResultDisposition.APPLIED)
+    assert (await fans.attempts())[again.task_id] == "queued"
+    assert await fans.fresh() == []
+    await fans.worker.run(again)
+    await fans.worker.run(third)
+    assert await fans.status() == "COMPLETED"
+
+
 async def test_a_result_that_stops_the_fan_out_reaches_children_that_were_not_loaded(start: Start) -> None:
     fans = await start(range(9), "max_concurrency: 4")
     messages = await fans.fresh()
