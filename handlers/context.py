@@ -193,6 +193,18 @@ class ProcessContext:
         """Say how far the work is; cheap enough to call for every block."""
         self._report({"current": current, "total": total, "message": message})
 
+    def follow(self, message: str) -> Callable[[int, int], None]:
+        """Return what a loop calls with its steps done and their total: it says so, and stops a cancelled task.
+
+        Calling it raises `TaskCancelled` when the handler should stop.
+        """
+
+        def step(done: int, total: int) -> None:
+            self.raise_if_cancelled()
+            self.progress(done, total, message)
+
+        return step
+
     def journal(self, line: str) -> None:
         """Append a line to WORKER_JOURNAL_FILE, when there is one: a witness outside the platform."""
         self._write_journal(line)

@@ -20,14 +20,9 @@ Json = dict[str, Any]
 
 def describe_cog(ctx: ProcessContext, path: Path, facts: RasterFacts, compression: str) -> tuple[Json, Json]:
     """Return the facts of a COG and its default rendering, both without NaN."""
-
-    def on_window(done: int, total: int) -> None:
-        ctx.raise_if_cancelled()
-        ctx.progress(done, total, "measuring pixels")
-
     with gdal.open_geotiff(path) as cog:
         nodata = nodata_of(cog)
-        statistics = band_statistics(cog, nodata, on_window)
+        statistics = band_statistics(cog, nodata, ctx.follow("measuring pixels"))
         render = render_of(cog, facts, nodata, statistics)
         return facts_of(cog, facts, nodata, statistics, compression), render
 

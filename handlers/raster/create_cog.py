@@ -25,10 +25,10 @@ from handlers.raster.options import check_options
 from handlers.raster.plan import Plan, make_plan
 from handlers.raster.profiles import CogProfile, profile_of
 from handlers.raster.report import final_report
+from handlers.raster.resample import resample
 from handlers.raster.rewrite import rewrite
 from handlers.raster.sniff import HEAD_BYTES
 from handlers.raster.tiff import read_directories
-from handlers.raster.warp import warp
 
 FILE_NAME: Final = "cog.tif"
 
@@ -96,12 +96,12 @@ def _write(
     if plan.rewrite:
         environment = gdal.environment(gdal.WARP_CACHE_BYTES, sidecars=bool(facts.sidecars))
         with environment, gdal.open_geotiff(source, page) as src:
-            rewrite(src, plain, facts, plan, _progress(ctx, "copying pixels"))
+            rewrite(src, plain, facts, plan, ctx.follow("copying pixels"))
         current, page = plain, None
         validity = Validity.MASK if plan.nodata_to_mask else validity
         steps.append(f"pixels copied with changed {', '.join(plan.rewrite)}")
     if plan.warp_to:
-        _warp(ctx, current, page, warped, facts, plan, profile, validity)
+        resample(ctx, current, page, warped, facts, plan, profile, validity, cache_bytes=gdal.WARP_CACHE_BYTES)
         plain.unlink(missing_ok=True)
         current, page = warped, None
         why = "rotated or GCPs" if facts.orientation is Orientation.ROTATED else "target CRS"
@@ -113,32 +113,6 @@ def _write(
     for temporary in (plain, warped):
         temporary.unlink(missing_ok=True)
     return [*steps, f"COG written with {profile.compression}, overviews {profile.overviews.lower()}"]
-
-
-def _warp(
-    ctx: ProcessContext,
-    current: Path,
-    page: int | None,
-    warped: Path,
-    facts: RasterFacts,
-    plan: Plan,
-    profile: CogProfile,
-    validity: Validity,
-) -> None:
-    assert plan.warp_to is not None
-    source_crs = crs_rules.wkt2(crs_rules.horizontal(CRS.from_wkt(facts.crs_wkt)))
-    with gdal.environment(gdal.WARP_CACHE_BYTES), gdal.open_geotiff(current, page) as src:
-        warp(
-            src,
-            warped,
-            facts,
-            source_crs=source_crs,
-            warp_to=plan.warp_to,
-            final_crs=plan.final_crs,
-            validity=validity,
-            resampling=profile.warp,
-            on_window=_progress(ctx, "resampling"),
-        )
 
 
 def _may_keep(ctx: ProcessContext, source: Path, facts: RasterFacts, profile: CogProfile, findings: Findings) -> bool:
@@ -185,14 +159,6 @@ def _check(target: Path, plan: Plan) -> None:
         raise GeodagError("the COG that was written lost its CRS")
     if not transform.is_rectilinear or transform.a <= 0 or transform.e >= 0:
         raise GeodagError("the COG that was written is not north-up")
-
-
-def _progress(ctx: ProcessContext, message: str) -> Any:
-    def on_window(done: int, total: int) -> None:
-        ctx.raise_if_cancelled()
-        ctx.progress(done, total, message)
-
-    return on_window
 
 
 def _dumped(findings: list[Finding]) -> list[dict[str, Any]]:

@@ -78,12 +78,8 @@ def chosen_part(head: bytes, options: RasterOptions) -> str | None:
 def _from_cube(ctx: ProcessContext, source: Path, folder: Path, wanted: str | None, findings: Findings) -> Delivered:
     from handlers.raster.cube import unpack  # HDF5 is loaded where there is some
 
-    def on_window(done: int, total: int) -> None:
-        ctx.raise_if_cancelled()
-        ctx.progress(done, total, "reading the variable")
-
     folder.mkdir()
-    found = unpack(source, wanted, folder / "source.tif", findings, on_window)
+    found = unpack(source, wanted, folder / "source.tif", findings, ctx.follow("reading the variable"))
     return Delivered(folder / "source.tif", source.name, Beside({}), found.chosen, True, found.without_mapping)
 
 

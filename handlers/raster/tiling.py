@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 import rasterio.shutil
-from pyproj import CRS
 from rasterio.enums import Resampling
 from rasterio.io import DatasetReader
 from rasterio.windows import Window
@@ -20,7 +19,6 @@ from core.errors import GeodagError, ParameterInvalid
 from core.handler_models import RasterOptions
 from core.tile_params import ProcessTileParams, TilingSchemeParams
 from handlers.context import Outcome, ProcessContext
-from handlers.raster import crs as crs_rules
 from handlers.raster import gdal, tallies
 from handlers.raster.cog_facts import has_mask, nodata_of
 from handlers.raster.delivery import completed, received
@@ -31,11 +29,11 @@ from handlers.raster.keep import is_strict_cog
 from handlers.raster.options import check_options
 from handlers.raster.plan import Plan, make_plan
 from handlers.raster.profiles import CogProfile, profile_of
-from handlers.raster.rewrite import OnWindow, copy_metadata, create_plain, cut, final_colors, rewrite
+from handlers.raster.resample import resample
+from handlers.raster.rewrite import copy_metadata, create_plain, cut, final_colors, rewrite
 from handlers.raster.sniff import HEAD_BYTES
 from handlers.raster.statistics import tallies as tallies_of
 from handlers.raster.tiff import read_directories
-from handlers.raster.warp import warp
 
 CACHE_BYTES: Final = 96 * gdal.MEBIBYTE
 """Of blocks; what one tile needs and no more, so that a process stays below 400 MB."""
@@ -79,7 +77,7 @@ def process_tile(ctx: ProcessContext, params: ProcessTileParams) -> Outcome:
         raise GeodagError("the tile that was written is no strict COG")
     with gdal.environment(CACHE_BYTES):
         with gdal.open_geotiff(target) as cog:
-            tallies.save(ctx.out_dir / TALLIES, tallies_of(cog, nodata_of(cog), _progress(ctx, "measuring pixels")))
+            tallies.save(ctx.out_dir / TALLIES, tallies_of(cog, nodata_of(cog), ctx.follow("measuring pixels")))
         with reduced(target, plain, grid.reduction, profile) as coarse:
             write_coarse(coarse, ctx.out_dir / COARSE, grid, tile)
     plain.unlink()
@@ -118,7 +116,7 @@ def _placed(ctx: ProcessContext, path: Path, page: int | None, facts: RasterFact
     copy.unlink(missing_ok=True)
     environment = gdal.environment(CACHE_BYTES, sidecars=bool(facts.sidecars))
     with environment, gdal.open_geotiff(path, page) as src:
-        rewrite(src, copy, facts, plan, _progress(ctx, "copying pixels"), region)
+        rewrite(src, copy, facts, plan, ctx.follow("copying pixels"), region)
     return copy
 
 
@@ -138,26 +136,13 @@ def _write_plain(
     if plan.warp_to is None:
         environment = gdal.environment(CACHE_BYTES, sidecars=bool(facts.sidecars))
         with environment, gdal.open_geotiff(path, page) as src:
-            cut(src, plain, facts, plan, region, _progress(ctx, "copying pixels"))
+            cut(src, plain, facts, plan, region, ctx.follow("copying pixels"))
         return
     validity = facts.validity
     if plan.rewrite:
         path, page = _placed(ctx, path, page, facts, plan, source_region(tile, grid, facts, plan)), None
         validity = Validity.MASK if plan.nodata_to_mask else validity
-    source_crs = crs_rules.wkt2(crs_rules.horizontal(CRS.from_wkt(facts.crs_wkt)))
-    with gdal.environment(CACHE_BYTES), gdal.open_geotiff(path, page) as src:
-        warp(
-            src,
-            plain,
-            facts,
-            source_crs=source_crs,
-            warp_to=plan.warp_to,
-            final_crs=plan.final_crs,
-            validity=validity,
-            resampling=profile.warp,
-            on_window=_progress(ctx, "resampling"),
-            region=region,
-        )
+    resample(ctx, path, page, plain, facts, plan, profile, validity, cache_bytes=CACHE_BYTES, region=region)
     if plan.rewrite:
         path.unlink()
 
@@ -189,11 +174,3 @@ def write_coarse(coarse: DatasetReader, target: Path, grid: Grid, tile: Tile) ->
         dst.write(coarse.read())
         if has_mask(coarse):
             dst.write_mask((coarse.read_masks(1) > 0).astype(np.uint8) * 255)
-
-
-def _progress(ctx: ProcessContext, message: str) -> OnWindow:
-    def on_window(done: int, total: int) -> None:
-        ctx.raise_if_cancelled()
-        ctx.progress(done, total, message)
-
-    return on_window

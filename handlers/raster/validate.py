@@ -211,13 +211,9 @@ def _sha256(ctx: ProcessContext, source: Path) -> str:
 
 
 def _read_all(ctx: ProcessContext, src: DatasetReader, page: Directory, header: Header, findings: Findings) -> Scan:
-    def on_window(done: int, total: int) -> None:
-        ctx.raise_if_cancelled()
-        ctx.progress(done, total, "reading every block")
-
     rules = ScanRules(header.nodata_scalar, header.has_mask, header.alpha_band)
     try:
-        return scan(src, page.blocks, rules, on_window)
+        return scan(src, page.blocks, rules, ctx.follow("reading every block"))
     except (BlockUnreadable, RasterioIOError) as exc:
         message = str(exc) if isinstance(exc, BlockUnreadable) else "its mask cannot be decoded"
         _unreadable(message, findings)
