@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
@@ -15,6 +15,9 @@ from core.models.business import ApprovalState, RequestState
 from core.review_view import CommentRow, ReviewRow
 from core.status_view import AssetFilter, AssetRow, RequestFacts, VersionRow
 from repositories.database import AsyncPool, Dsn, async_pool, transaction
+
+POOL_SIZE: Final = 1
+"""Azure starts instances of the app as it likes, each with a pool of its own; a read takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +203,6 @@ class GatewayQueries:
 
     async def _open(self) -> AsyncPool:
         if self._pool is None:
-            self._pool = async_pool(self._dsn, name="geodag-gateway", min_size=1, max_size=8)
+            self._pool = async_pool(self._dsn, name="geodag-gateway", min_size=1, max_size=POOL_SIZE)
             await self._pool.open(wait=False)
         return self._pool

@@ -1,7 +1,8 @@
 """Indexes and invokes the gateway with the real Azure worker library; run by the interpreter of .venv-functions.
 
 Reads calls as JSON from stdin, `[{"function", "method", "url", "headers", "params", "query", "body"}]`, and prints
-`{"functions": [...], "answers": [...]}`. The protobuf classes that the Rust host would inject are plain stand-ins.
+`{"functions": [...], "answers": [...], "modules": [...]}`. The protobuf classes that the Rust host would inject are
+plain stand-ins.
 """
 
 import asyncio
@@ -61,7 +62,8 @@ async def main() -> None:
     answers = [await invoke(functions, call) for call in json.load(sys.stdin)]
     await sys.modules["function_app"].gateway.close()
     bindings = [{"name": one.name, "bindings": [json.loads(raw) for raw in one.raw_bindings]} for one in metadata]
-    print(json.dumps({"functions": bindings, "answers": answers, "python": sys.version.split()[0]}))
+    modules = sorted({name.partition(".")[0] for name in sys.modules})
+    print(json.dumps({"functions": bindings, "answers": answers, "modules": modules}))
 
 
 asyncio.run(main())

@@ -1,4 +1,4 @@
-"""The gateway app under the real Azure worker library: indexed, validated and invoked as in Azure."""
+"""The deployable folder under the real Azure worker library: indexed, validated and invoked as in Azure."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import pytest
 
 from function.blueprints.elsewhere_bp import METHODS
 from repositories import roles
+from scripts.functions_package import write_package
 from tests.support.databases import Database
 from tests.support.gateway_routes import FUNCTIONS
 
@@ -18,15 +19,17 @@ INTERPRETER = ROOT / ".venv-functions" / "bin" / "python"
 
 
 @pytest.fixture
-def probe(database: Database, keys_file: Path) -> Any:
-    """Return a function that runs the app in the worker library's own interpreter."""
+def probe(database: Database, keys_file: Path, tmp_path: Path) -> Any:
+    """Return a function that runs the packaged app in the worker library's own interpreter."""
+    package = tmp_path / "app"
+    write_package(package)
     if not INTERPRETER.exists():
         pytest.fail(f"{INTERPRETER} is missing; run scripts/functions_venv.sh")
 
     def run(*calls: dict[str, Any]) -> Any:
         environment = database.environment(roles.GATEWAY) | {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(package),
             "PYTHONDONTWRITEBYTECODE": "1",
             "ORCHESTRATOR_URL": "http://127.0.0.1:9",
             "GATEWAY_SERVICE_KEY": "key-gateway",
@@ -36,7 +39,7 @@ def probe(database: Database, keys_file: Path) -> Any:
         }
         done = subprocess.run(
             [str(INTERPRETER), str(ROOT / "tests/support/functions_probe.py")],
-            cwd=ROOT,
+            cwd=package,
             env=environment,
             input=json.dumps(calls),
             capture_output=True,
@@ -62,9 +65,17 @@ def call(function: str, method: str, caller: str | None = None, body: str = "", 
     }
 
 
+def check_modules(modules: set[str]) -> None:
+    """Check that the app imported neither GDAL nor the code of other processes."""
+    assert {"core", "edge", "function", "repositories", "psycopg"} <= modules
+    assert not modules & {"rasterio", "osgeo", "numpy", "pyproj", "pypgstac", "fastapi", "starlette", "uvicorn"}
+    assert not modules & {"messaging", "services", "handlers", "orchestrator", "worker", "serving", "ui", "cli"}
+
+
 def test_the_worker_library_indexes_every_function_with_its_whole_route(probe: Any) -> None:
-    found = {}
-    for function in probe()["functions"]:
+    found, probed = {}, probe()
+    check_modules(set(probed["modules"]))
+    for function in probed["functions"]:
         (trigger,) = [b for b in function["bindings"] if b["type"] == "httpTrigger"]
         (out,) = [b for b in function["bindings"] if b["type"] == "http"]
         assert (trigger["name"], trigger["authLevel"].lower(), out["name"]) == ("req", "anonymous", "$return")
