@@ -1,0 +1,41 @@
+"""Azurite as tests run it: a real server on a free port, in memory, with a key of its own."""
+
+import os
+import secrets
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli.stack.azurite import Azurite
+from cli.stack.ports import HOST, choose_ports
+from tests.support.waiting import wait_until
+
+START_SECONDS = 30.0
+
+
+@contextmanager
+def running(log: Path, certificate: Path | None = None, private_key: Path | None = None) -> Iterator[Azurite]:
+    """Yield a server that answers; it is ended afterwards."""
+    port = choose_ports(("azurite",), {})["azurite"]
+    made = Azurite("geodagtest", secrets.token_bytes(64), port, certificate=certificate, private_key=private_key)
+    environment = {"PATH": os.environ["PATH"], **made.environment()}
+    with log.open("wb") as output:
+        child = subprocess.Popen(made.argv(), env=environment, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: listens(port) or child.poll() is not None, "Azurite listens", START_SECONDS)
+        assert child.poll() is None, log.read_text()
+        yield made
+    finally:
+        child.terminate()
+        child.wait(10)
+
+
+def listens(port: int) -> bool:
+    """Return whether somebody accepts connections at a port of this machine."""
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
