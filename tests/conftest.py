@@ -47,6 +47,14 @@ def database(server: Server) -> Iterator[Database]:
     server.drop(database)
 
 
+@pytest.fixture(scope="module")
+def shared_database(server: Server) -> Iterator[Database]:
+    """Return a clone for all tests of a module that leave it as it is."""
+    database = server.clone()
+    yield database
+    server.drop(database)
+
+
 @pytest.fixture
 async def conn(database: Database) -> AsyncIterator[AsyncConnection[Any]]:
     """Return a connection as geodag_orchestrator, not in autocommit."""

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 from pydantic import SecretStr
 
 from core.models.business import RequestState
@@ -21,7 +23,15 @@ from repositories.database import transaction
 from repositories.jobs import JobRepository
 from services.publish import on_job_ended
 from services.work import Connection
-from tests.integration.orchestrator.conftest import StartOrchestrator, keys_file, settings, start
+from tests.integration.orchestrator.conftest import (
+    StartOrchestrator,
+    keys_file,
+    orchestrator,
+    settings,
+    short_times,
+    start,
+    write_keys,
+)
 from tests.support.business import submit_body
 from tests.support.contract import Contract
 from tests.support.databases import PASSWORDS, Database
@@ -138,6 +148,16 @@ def gateway_settings(database: Database, keys: Path, *orchestrators: str, role: 
     )
 
 
+@asynccontextmanager
+async def front(database: Database, keys: Path, door: Door, blobs: Path) -> AsyncIterator[Platform]:
+    """Run a gateway before an orchestrator; the first address of the gateway's list is dead."""
+    gateway = build_gateway(gateway_settings(database, keys, CLOSED_PORT, door.base))
+    host_json = json.loads((APP_FOLDER / "host.json").read_text())
+    host = LocalHost(create_app(gateway), host_json, on_shutdown=gateway.close)
+    async with serve(host) as base, aiohttp.ClientSession() as session:
+        yield Platform(session, base, door, blobs)
+
+
 @pytest.fixture
 async def platform(
     database: Database,
@@ -145,10 +165,18 @@ async def platform(
     settings: OrchestratorSettings,
     start: StartOrchestrator,
 ) -> AsyncIterator[Platform]:
-    """Return gateway and orchestrator; the first address of the gateway's list is dead."""
-    async with start() as door:
-        gateway = build_gateway(gateway_settings(database, keys_file, CLOSED_PORT, door.base))
-        host_json = json.loads((APP_FOLDER / "host.json").read_text())
-        host = LocalHost(create_app(gateway), host_json, on_shutdown=gateway.close)
-        async with serve(host) as base, aiohttp.ClientSession() as session:
-            yield Platform(session, base, door, settings.blob_root)
+    """Return gateway and orchestrator of this test alone."""
+    async with start() as door, front(database, keys_file, door, settings.blob_root) as platform:
+        yield platform
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def standing(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Platform]:
+    """Return a platform that tests share which ask for nothing but refusals."""
+    folder = tmp_path_factory.mktemp("standing")
+    keys, blobs = write_keys(folder), folder / "blobs"
+    async with (
+        orchestrator(short_times(shared_database, keys, blobs)) as door,
+        front(shared_database, keys, door, blobs) as platform,
+    ):
+        yield platform

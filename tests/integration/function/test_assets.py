@@ -62,6 +62,7 @@ async def test_assets_are_found_by_refs_and_read_page_by_page(platform: Platform
     assert first.body["assets"][0]["version_ordinals"] == [0]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("query", "field"),
     [
@@ -74,9 +75,9 @@ async def test_assets_are_found_by_refs_and_read_page_by_page(platform: Platform
         ("?data_type=cube", "data_type"),
     ],
 )
-async def test_a_wrong_question_is_refused_by_name(platform: Platform, query: str, field: str) -> None:
+async def test_a_wrong_question_is_refused_by_name(standing: Platform, query: str, field: str) -> None:
     for caller in ("submitter", "operator"):
-        reply = await platform.call("GET", f"/api/assets{query}", caller)
+        reply = await standing.call("GET", f"/api/assets{query}", caller)
         assert (reply.status, reply.body["code"], reply.body["field"]) == (422, "PARAMETER_INVALID", field)
 
 

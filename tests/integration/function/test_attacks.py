@@ -29,12 +29,13 @@ async def wire(platform: Platform, *lines: str, body: bytes = b"") -> tuple[int,
     return int(head.split(" ", 2)[1]), head
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "name", [SERVICE_HEADER, SERVICE_HEADER.lower(), SERVICE_HEADER.replace("-", "_"), f"{SERVICE_HEADER} "]
 )
-async def test_no_spelling_of_the_service_header_reaches_an_orchestrator(platform: Platform, name: str) -> None:
+async def test_no_spelling_of_the_service_header_reaches_an_orchestrator(standing: Platform, name: str) -> None:
     status, _ = await wire(
-        platform, f"POST {SUBMIT} HTTP/1.1", f"{name}: key-gateway", "Content-Type: application/json",
+        standing, f"POST {SUBMIT} HTTP/1.1", f"{name}: key-gateway", "Content-Type: application/json",
         "Content-Length: 2", body=b"{}",
     )  # fmt: skip
     assert status in {400, 401}
@@ -51,13 +52,14 @@ async def test_two_credentials_in_one_request_are_one_caller_or_none(platform: P
     assert status in {401, 404}
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "injected",
     ["key-submitter\r\nX-Injected: 1", "key-submitter\nX-Injected: 1", "key-submitter\r X-Injected: 1", "key\x00"],
 )
-async def test_what_is_injected_into_a_header_is_never_reflected(platform: Platform, injected: str) -> None:
+async def test_what_is_injected_into_a_header_is_never_reflected(standing: Platform, injected: str) -> None:
     for line in (f"X-API-Key: {injected}", f"If-None-Match: {injected}", f"traceparent: {injected}"):
-        _, head = await wire(platform, "GET /api/platform/requests HTTP/1.1", "X-API-Key: key-submitter", line)
+        _, head = await wire(standing, "GET /api/platform/requests HTTP/1.1", "X-API-Key: key-submitter", line)
         assert "x-injected" not in head.lower()
 
 
@@ -71,36 +73,39 @@ async def test_a_line_break_in_a_value_splits_no_answer_and_no_call_inside(platf
     assert "X-Injected" not in reply.headers
 
 
-async def test_a_request_cannot_be_hidden_in_another(platform: Platform) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_request_cannot_be_hidden_in_another(standing: Platform) -> None:
     hidden = b"0\r\n\r\nGET /api/admin/config HTTP/1.1\r\nHost: gateway\r\nX-API-Key: key-operator\r\n\r\n"
     status, _ = await wire(
-        platform, f"POST {SUBMIT} HTTP/1.1", "X-API-Key: key-submitter", "Content-Length: 4",
+        standing, f"POST {SUBMIT} HTTP/1.1", "X-API-Key: key-submitter", "Content-Length: 4",
         "Transfer-Encoding: chunked", body=hidden,
     )  # fmt: skip
     assert status in {400, 422}
     status, _ = await wire(
-        platform, f"POST {SUBMIT} HTTP/1.1", "X-API-Key: key-submitter", "Content-Length: 2", "Content-Length: 90",
+        standing, f"POST {SUBMIT} HTTP/1.1", "X-API-Key: key-submitter", "Content-Length: 2", "Content-Length: 90",
         body=b"{}" + hidden,
     )  # fmt: skip
     assert status == 400
 
 
-async def test_a_body_without_a_length_is_cut_at_the_limit(platform: Platform) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_body_without_a_length_is_cut_at_the_limit(standing: Platform) -> None:
     chunk = f"{1 << 16:x}\r\n".encode() + b" " * (1 << 16) + b"\r\n"
     body = chunk * (MAX_BODY_BYTES // (1 << 16) + 2) + b"0\r\n\r\n"
     status, _ = await wire(
-        platform, f"POST {SUBMIT} HTTP/1.1", "X-API-Key: key-submitter", "Transfer-Encoding: chunked", body=body
+        standing, f"POST {SUBMIT} HTTP/1.1", "X-API-Key: key-submitter", "Transfer-Encoding: chunked", body=body
     )
     assert status == 413
 
 
-async def test_a_principal_of_easyauth_is_nobody_behind_the_gateway_too(platform: Platform) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_principal_of_easyauth_is_nobody_behind_the_gateway_too(standing: Platform) -> None:
     claims = [{"typ": "roles", "val": role} for role in ("admin", "operator", "reviewer", "submitter")]
     header = base64.b64encode(json.dumps({"auth_typ": "aad", "claims": claims}).encode()).decode()
     spoofed = {"X_MS_CLIENT_PRINCIPAL": header, "X_MS_CLIENT_PRINCIPAL_ID": "ada"}
     for method, path in (("GET", "/api/admin/config"), ("GET", "/api/platform/requests"), ("POST", SUBMIT)):
-        assert (await platform.call(method, path, None, {} if method == "POST" else None, **spoofed)).status == 401
-    plain = await platform.call("GET", "/api/status/jobs", "submitter", **spoofed)
+        assert (await standing.call(method, path, None, {} if method == "POST" else None, **spoofed)).status == 401
+    plain = await standing.call("GET", "/api/status/jobs", "submitter", **spoofed)
     assert plain.status == 404, "the principal added to what the key may do"
 
 

@@ -115,24 +115,27 @@ async def test_a_refusal_of_the_orchestrator_arrives_as_it_is(platform: Platform
     assert reply.body["error_id"]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'{"a":1,"a":2}', b"\xff"])
-async def test_a_body_that_is_no_json_object_is_a_named_refusal(platform: Platform, raw: bytes) -> None:
-    reply = await platform.call("POST", "/api/platform/submit", raw=raw)
+async def test_a_body_that_is_no_json_object_is_a_named_refusal(standing: Platform, raw: bytes) -> None:
+    reply = await standing.call("POST", "/api/platform/submit", raw=raw)
     assert (reply.status, reply.body["code"], reply.body["field"]) == (422, "PARAMETER_INVALID", "body")
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("path", ["/api/platform/submit", "/api/platform/uploads", "/api/platform/approve"])
 @pytest.mark.parametrize("size_bytes", [MAX_BODY_BYTES + 1, 9 * MAX_BODY_BYTES])
-async def test_a_body_beyond_the_limit_is_413_however_long(platform: Platform, path: str, size_bytes: int) -> None:
-    reply = await platform.call("POST", path, raw=io.BytesIO(b" " * size_bytes))
+async def test_a_body_beyond_the_limit_is_413_however_long(standing: Platform, path: str, size_bytes: int) -> None:
+    reply = await standing.call("POST", path, raw=io.BytesIO(b" " * size_bytes))
     assert (reply.status, reply.body["code"], reply.body["field"]) == (413, "PAYLOAD_TOO_LARGE", "body")
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("method", "outside", "inside", "role"), MUTATIONS)
 async def test_a_mutation_needs_both_credentials(
-    platform: Platform, method: str, outside: str, inside: str, role: str
+    standing: Platform, method: str, outside: str, inside: str, role: str
 ) -> None:
-    door = platform.orchestrator
+    door = standing.orchestrator
     answers = {
         "gateway alone": (await door.call(method, inside, body={}, service="gateway"))[0],
         "caller alone": (await door.call(method, inside, body={}, caller=role))[0],
@@ -148,36 +151,39 @@ async def test_a_mutation_needs_both_credentials(
         "wrong role": 403,
     }
     assert (await door.call(method, inside, body={}, caller=role, service="gateway"))[0] in {404, 422}
-    assert (await platform.call(method, outside, None, {})).status == 401
-    assert (await platform.call(method, outside, "gateway", {})).status == 401
-    assert (await platform.call(method, outside, "nobody", {})).status == 401
-    assert (await platform.call(method, outside, "operator", {})).status == 403
+    assert (await standing.call(method, outside, None, {})).status == 401
+    assert (await standing.call(method, outside, "gateway", {})).status == 401
+    assert (await standing.call(method, outside, "nobody", {})).status == 401
+    assert (await standing.call(method, outside, "operator", {})).status == 403
 
 
-async def test_a_partner_can_not_bring_the_gateways_credential(platform: Platform) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_partner_can_not_bring_the_gateways_credential(standing: Platform) -> None:
     headers = {SERVICE_HEADER: "key-worker", "X-API-Key": "key-submitter"}
-    async with platform.session.post(platform.gateway + "/api/platform/submit", json={}, headers=headers) as answer:
+    async with standing.session.post(standing.gateway + "/api/platform/submit", json={}, headers=headers) as answer:
         assert (await answer.json())["code"] == "PARAMETER_MISSING"
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "path", [f"/api/platform/status/{'x' * 40}", f"/api/assets/{ASSET}", f"/api/assets/{ASSET}/versions"]
 )
-async def test_a_read_needs_a_caller(platform: Platform, path: str) -> None:
-    assert (await platform.call("GET", path, None)).status == 401
-    assert (await platform.call("GET", path, "worker")).status == 401
-    reply = await platform.call("GET", path)
+async def test_a_read_needs_a_caller(standing: Platform, path: str) -> None:
+    assert (await standing.call("GET", path, None)).status == 401
+    assert (await standing.call("GET", path, "worker")).status == 401
+    reply = await standing.call("GET", path)
     assert (reply.status, reply.body["code"]) == (404, "NOT_FOUND")
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("nonsense", ["%00", "%ff", "a%00b", "x" * 5000, "%F0%9F%98%80", "'%3B--"])
-async def test_nonsense_in_a_path_is_unknown_and_no_error_of_ours(platform: Platform, nonsense: str) -> None:
+async def test_nonsense_in_a_path_is_unknown_and_no_error_of_ours(standing: Platform, nonsense: str) -> None:
     for path in ("/api/platform/status/{}", "/api/assets/{}", "/api/assets/{}/versions", "/api/assets/{}/versions/0"):
-        assert (await platform.call("GET", path.format(nonsense))).status == 404
+        assert (await standing.call("GET", path.format(nonsense))).status == 404
     for path in ("/api/v1/status/{}", "/api/v1/assets/{}/versions"):
-        status, _ = await platform.orchestrator.call("GET", path.format(nonsense), caller="submitter")
+        status, _ = await standing.orchestrator.call("GET", path.format(nonsense), caller="submitter")
         assert status in {404, 422}
-    status = (await platform.call("POST", f"/api/assets/{nonsense}/versions/0/approve", "reviewer", {})).status
+    status = (await standing.call("POST", f"/api/assets/{nonsense}/versions/0/approve", "reviewer", {})).status
     assert status == 422
 
 
@@ -368,19 +374,21 @@ async def test_a_final_status_does_not_wait(platform: Platform) -> None:
     assert reply.body["state"] == "cancelled"
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("wait", ["-1", "61", "x", "1.5", "1000", ""])
-async def test_a_bad_wait_is_refused(platform: Platform, wait: str) -> None:
-    reply = await platform.call("GET", f"/api/platform/status/req_x?wait={wait}")
+async def test_a_bad_wait_is_refused(standing: Platform, wait: str) -> None:
+    reply = await standing.call("GET", f"/api/platform/status/req_x?wait={wait}")
     assert (reply.status, reply.body["field"]) == (422, "wait")
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "path", ["/api/status/jobs", "/api/status/job/x", "/api/status/job/x/nodes", "/api/admin/audit"]
 )
-async def test_operational_routes_do_not_exist_for_partners(platform: Platform, path: str) -> None:
+async def test_operational_routes_do_not_exist_for_partners(standing: Platform, path: str) -> None:
     for caller in ("submitter", "reader", "reviewer", "admin"):
-        assert (await platform.call("GET", path, caller)).status == 404
-    assert (await platform.call("GET", path, None)).status == 401
+        assert (await standing.call("GET", path, caller)).status == 404
+    assert (await standing.call("GET", path, None)).status == 401
 
 
 async def test_an_operator_asks_who_did_what(platform: Platform) -> None:
@@ -414,7 +422,8 @@ async def test_an_operator_reads_jobs_through_the_gateway(platform: Platform) ->
     assert (await platform.call("GET", "/api/status/job/..%2F..%2Fbootstrap%2Fstatus", "operator")).status == 404
 
 
-async def test_what_the_gateway_does_not_offer_is_not_there_and_told_as_every_refusal(platform: Platform) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_the_gateway_does_not_offer_is_not_there_and_told_as_every_refusal(standing: Platform) -> None:
     for method, path in (
         ("GET", "/"),
         ("GET", "/api"),
@@ -425,12 +434,13 @@ async def test_what_the_gateway_does_not_offer_is_not_there_and_told_as_every_re
         ("POST", f"/api/assets/{ASSET}/versions/99999999999/approve"),
     ):
         for caller in ("operator", None):
-            reply = await platform.call(method, path, caller)
+            reply = await standing.call(method, path, caller)
             assert (reply.status, reply.body["code"], reply.body["instance"]) == (404, "NOT_FOUND", path)
             assert "Allow" not in reply.headers
 
 
-async def test_a_wrong_method_is_told_with_those_there_are(platform: Platform) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_method_is_told_with_those_there_are(standing: Platform) -> None:
     for method, path, allow in (
         ("GET", "/api/platform/submit", "POST"),
         ("PUT", "/api/platform/submit", "POST"),
@@ -439,28 +449,30 @@ async def test_a_wrong_method_is_told_with_those_there_are(platform: Platform) -
         ("OPTIONS", f"/api/assets/{ASSET}", "DELETE, GET, PATCH"),
         ("OPTIONS", "/api/assets/reviews", "GET"),
     ):
-        reply = await platform.call(method, path, None)
+        reply = await standing.call(method, path, None)
         assert (reply.status, reply.body["code"], reply.headers["Allow"]) == (405, "METHOD_NOT_ALLOWED", allow)
-    assert (await platform.call("HEAD", "/api/livez", None)).status == 405
-    spelt = URL(f"{platform.gateway}/api/%61ssets", encoded=True)
-    async with platform.session.get(spelt) as answer:
+    assert (await standing.call("HEAD", "/api/livez", None)).status == 405
+    spelt = URL(f"{standing.gateway}/api/%61ssets", encoded=True)
+    async with standing.session.get(spelt) as answer:
         assert (answer.status, "Allow" in answer.headers) == (404, False)
-    twice = await platform.call("GET", "/api/assets?limit=10&limit=20", "submitter")
+    twice = await standing.call("GET", "/api/assets?limit=10&limit=20", "submitter")
     assert (twice.status, twice.body["field"]) == (422, "limit")
-    twice = await platform.call("GET", "/api/proxy/orchestrator/api/v1/jobs?limit=1&limit=2", "operator")
+    twice = await standing.call("GET", "/api/proxy/orchestrator/api/v1/jobs?limit=1&limit=2", "operator")
     assert (twice.status, twice.body["field"]) == (422, "limit")
-    asked = [(await platform.call("POST", "/api/status/jobs", caller)).status for caller in (None, "admin", "operator")]
+    asked = [(await standing.call("POST", "/api/status/jobs", caller)).status for caller in (None, "admin", "operator")]
     assert asked == [404, 404, 405]  # for whom it is not there, no method of it is
 
 
-async def test_a_negative_ordinal_is_refused_by_name(platform: Platform) -> None:
-    reply = await platform.call("POST", f"/api/assets/{ASSET}/versions/-1/approve", "reviewer", {})
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_negative_ordinal_is_refused_by_name(standing: Platform) -> None:
+    reply = await standing.call("POST", f"/api/assets/{ASSET}/versions/-1/approve", "reviewer", {})
     assert (reply.status, reply.body["field"]) == (422, "version_ordinal")
 
 
-async def test_probes_need_no_credential(platform: Platform) -> None:
-    assert (await platform.call("GET", "/api/livez", None)).body == {"status": "alive"}
-    assert (await platform.call("GET", "/api/readyz", None)).body == {"status": "ready"}
+@pytest.mark.asyncio(loop_scope="module")
+async def test_probes_need_no_credential(standing: Platform) -> None:
+    assert (await standing.call("GET", "/api/livez", None)).body == {"status": "alive"}
+    assert (await standing.call("GET", "/api/readyz", None)).body == {"status": "ready"}
 
 
 async def test_without_an_orchestrator_mutations_are_503_and_reads_go_on(database: Database, keys_file: Path) -> None:
@@ -499,12 +511,13 @@ def test_every_route_of_the_contract_is_served(database: Database, keys_file: Pa
     assert served == {f"{method} /{route}" for method, route in FUNCTIONS.values()} | elsewhere
 
 
-async def test_the_document_is_served_to_anybody_and_told_once(platform: Platform) -> None:
-    reply = await platform.call("GET", "/api/openapi.json", None)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_document_is_served_to_anybody_and_told_once(standing: Platform) -> None:
+    reply = await standing.call("GET", "/api/openapi.json", None)
     assert (reply.status, reply.body["openapi"], reply.body["servers"]) == (
         200,
         "3.1.0",
         [{"url": "http://gateway.test"}],
     )
-    again = await platform.call("GET", "/api/openapi.json", None, If_None_Match=reply.headers["ETag"])
+    again = await standing.call("GET", "/api/openapi.json", None, If_None_Match=reply.headers["ETag"])
     assert (again.status, again.body) == (304, b"")

@@ -34,14 +34,15 @@ OPERATIONAL = (
 )
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("method", "path"), OPERATIONAL)
-async def test_operational_routes_are_there_for_operators_alone(platform: Platform, method: str, path: str) -> None:
+async def test_operational_routes_are_there_for_operators_alone(standing: Platform, method: str, path: str) -> None:
     for caller in ("submitter", "reader", "reviewer", "admin"):
-        reply = await platform.call(method, path, caller, {} if method != "GET" else None)
+        reply = await standing.call(method, path, caller, {} if method != "GET" else None)
         assert (reply.status, reply.body["code"]) == (404, "NOT_FOUND")
     for caller in (None, "gateway", "worker", "stranger"):
-        assert (await platform.call(method, path, caller)).status == 401
-    assert (await platform.call(method, path, "operator", {} if method != "GET" else None)).status in {200, 422}
+        assert (await standing.call(method, path, caller)).status == 401
+    assert (await standing.call(method, path, "operator", {} if method != "GET" else None)).status in {200, 422}
 
 
 async def test_an_operator_sees_what_there_is(platform: Platform) -> None:
@@ -76,6 +77,7 @@ async def test_a_batch_of_jobs_is_started_by_an_operator(platform: Platform) -> 
     assert (reply.status, reply.body["created"], reply.body["refused"]) == (202, 1, 1)
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "path",
     [
@@ -88,25 +90,27 @@ async def test_a_batch_of_jobs_is_started_by_an_operator(platform: Platform) -> 
         "/api/admin/recent-events?after=x",
     ],
 )
-async def test_a_wrong_question_of_an_operator_is_refused_by_name(platform: Platform, path: str) -> None:
-    reply = await platform.call("GET", path, "operator")
+async def test_a_wrong_question_of_an_operator_is_refused_by_name(standing: Platform, path: str) -> None:
+    reply = await standing.call("GET", path, "operator")
     assert reply.status == 422, reply
     assert reply.body["field"]
 
 
-async def test_the_configuration_is_shown_without_any_secret(platform: Platform) -> None:
-    reply = await platform.call("GET", "/api/admin/config", "operator")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_configuration_is_shown_without_any_secret(standing: Platform) -> None:
+    reply = await standing.call("GET", "/api/admin/config", "operator")
     settings = reply.body["settings"]
     assert (settings["GATEWAY_SERVICE_KEY"], settings["POSTGRES_PASSWORD"]) == ("(set)", "(set)")
     assert settings["PUBLIC_GATEWAY_URL"] == "http://gateway.test"
     assert "key-gateway" not in json.dumps(reply.body)
 
 
-async def test_health_says_what_the_gateway_reaches(platform: Platform) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_health_says_what_the_gateway_reaches(standing: Platform) -> None:
     for path in ("/api/gateway/health", "/api/admin/health"):
-        reply = await platform.call("GET", path, "operator")
+        reply = await standing.call("GET", path, "operator")
         assert reply.body == {"status": "ok", "database": "ok", "orchestrator": "ok"}
-    reply = await platform.call("GET", "/api/proxy/health", "operator")
+    reply = await standing.call("GET", "/api/proxy/health", "operator")
     assert reply.body == {
         "status": "degraded",
         "targets": {"orchestrator": {"status": "degraded", "alive": 1, "of": 2}},
@@ -128,6 +132,7 @@ async def test_the_proxy_reaches_what_its_list_names_with_the_operators_own_key(
     assert (refused.status, refused.body["instance"]) == (404, "/api/proxy/orchestrator/api/v1/jobs/nothing")
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("method", "path"),
     [
@@ -147,8 +152,8 @@ async def test_the_proxy_reaches_what_its_list_names_with_the_operators_own_key(
         ("GET", "orchestrator/api/v1/jobs%0d%0aX: y"),
     ],
 )
-async def test_the_proxy_reaches_nothing_else(platform: Platform, method: str, path: str) -> None:
-    reply = await platform.call(method, f"/api/proxy/{path}", "operator", {} if method == "POST" else None)
+async def test_the_proxy_reaches_nothing_else(standing: Platform, method: str, path: str) -> None:
+    reply = await standing.call(method, f"/api/proxy/{path}", "operator", {} if method == "POST" else None)
     assert reply.status == 404
     if reply.body:
         assert reply.body["code"] == "NOT_FOUND"

@@ -30,16 +30,17 @@ def test_only_the_proxy_passes_a_query_on() -> None:
     assert {name.partition("_")[0] for name, route in ROUTES.items() if route.operation.any_query} == {"proxy"}
 
 
-async def test_a_parameter_that_a_route_does_not_have_is_refused_by_name(platform: Platform) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_parameter_that_a_route_does_not_have_is_refused_by_name(standing: Platform) -> None:
     assert len(CHECKED) > 35
     for name, route in CHECKED.items():
         operators = route.operation.who == OPERATORS
         path = f"{placed(route.template)}?dry_runn=true"
-        reply = await platform.call(route.method, path, "operator" if operators else "submitter", {})
+        reply = await standing.call(route.method, path, "operator" if operators else "submitter", {})
         assert (reply.status, reply.body["code"], reply.body["field"]) == (422, "PARAMETER_INVALID", "dry_runn"), name
-        assert (await platform.call(route.method, path, None, {})).status == 401, name
+        assert (await standing.call(route.method, path, None, {})).status == 401, name
         if operators:
-            assert (await platform.call(route.method, path, "admin", {})).status == 404, name
+            assert (await standing.call(route.method, path, "admin", {})).status == 404, name
 
 
 async def test_a_dry_run_in_the_query_submits_nothing(platform: Platform) -> None:
@@ -96,13 +97,14 @@ async def test_the_reason_of_a_delete_reaches_the_audit_wherever_it_stands(platf
     assert (await platform.call("DELETE", asset, "admin", {"reason": "all of it"})).status == 200
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("digits", [41, 10_000])
-async def test_a_number_without_end_is_refused_in_our_words(platform: Platform, digits: int) -> None:
+async def test_a_number_without_end_is_refused_in_our_words(standing: Platform, digits: int) -> None:
     raw = b'{"platform_id": "ddh", "priority": ' + b"9" * digits + b"}"
     for path in ("/api/platform/submit", "/api/platform/approve", f"/api/assets/{ASSET}/unpublish"):
-        reply = await platform.call("POST", path, "reviewer" if "submit" not in path else "submitter", raw=raw)
+        reply = await standing.call("POST", path, "reviewer" if "submit" not in path else "submitter", raw=raw)
         assert (reply.status, reply.body["code"], reply.body["field"]) == (422, "PARAMETER_INVALID", "body")
         assert reply.body["detail"].endswith(f"a number has {digits} digits; expected at most 40")
-    proxied = await platform.call("POST", "/api/proxy/orchestrator/api/v1/jobs", "operator", raw=raw)
+    proxied = await standing.call("POST", "/api/proxy/orchestrator/api/v1/jobs", "operator", raw=raw)
     assert (proxied.status, proxied.body["code"][:9]) == (422, "PARAMETER")
     assert not any(word in proxied.body["detail"] for word in ("limit", "int", "string", "conversion"))

@@ -58,6 +58,7 @@ async def test_everybody_lists_his_own_requests(platform: Platform) -> None:
     assert await listed(platform, "?platform_id=arcgis", "reviewer") == [request]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("query", "field"),
     [
@@ -68,8 +69,8 @@ async def test_everybody_lists_his_own_requests(platform: Platform) -> None:
         ("?asset_id=", "asset_id"),
     ],
 )
-async def test_a_wrong_question_is_refused_by_name(platform: Platform, query: str, field: str) -> None:
-    reply = await platform.call("GET", f"/api/platform/requests{query}")
+async def test_a_wrong_question_is_refused_by_name(standing: Platform, query: str, field: str) -> None:
+    reply = await standing.call("GET", f"/api/platform/requests{query}")
     assert (reply.status, reply.body["code"], reply.body["field"]) == (422, "PARAMETER_INVALID", field)
 
 

@@ -86,6 +86,7 @@ async def test_the_inbox_is_filtered_and_read_page_by_page(platform: Platform) -
     assert [(item.asset_id, item.overdue) for item in await inbox(platform, "?overdue=true")] == [(assets[3], True)]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("query", "field"),
     [
@@ -98,14 +99,15 @@ async def test_the_inbox_is_filtered_and_read_page_by_page(platform: Platform) -
         ("?overdue=yes", "overdue"),
     ],
 )
-async def test_a_wrong_question_is_refused_by_name(platform: Platform, query: str, field: str) -> None:
-    reply = await platform.call("GET", f"/api/assets/reviews{query}", "reviewer")
+async def test_a_wrong_question_is_refused_by_name(standing: Platform, query: str, field: str) -> None:
+    reply = await standing.call("GET", f"/api/assets/reviews{query}", "reviewer")
     assert (reply.status, reply.body["code"], reply.body["field"]) == (422, "PARAMETER_INVALID", field)
 
 
-async def test_the_inbox_is_for_reviewers(platform: Platform) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_inbox_is_for_reviewers(standing: Platform) -> None:
     for caller, status in ((None, 401), ("submitter", 403), ("reader", 403), ("operator", 403), ("gateway", 401)):
-        assert (await platform.call("GET", "/api/assets/reviews", caller)).status == status
+        assert (await standing.call("GET", "/api/assets/reviews", caller)).status == status
 
 
 async def test_reviewers_and_partners_talk_about_a_version(platform: Platform) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 import uvicorn
 from pydantic import SecretStr
 
@@ -27,9 +28,8 @@ from tests.support.waiting import await_until
 StartOrchestrator = Callable[..., AbstractAsyncContextManager[Door]]
 
 
-@pytest.fixture
-def keys_file(tmp_path: Path) -> Path:
-    """Return a key file with one key per role."""
+def write_keys(folder: Path) -> Path:
+    """Write a key file with one key per role."""
     entries = [
         {
             "sha256": hashlib.sha256(f"key-{name}".encode()).hexdigest(),
@@ -39,13 +39,18 @@ def keys_file(tmp_path: Path) -> Path:
         }
         for name, (role, platform) in KEYS.items()
     ]
-    path = tmp_path / "keys.json"
+    path = folder / "keys.json"
     path.write_text(json.dumps({"keys": entries}))
     return path
 
 
 @pytest.fixture
-def settings(database: Database, keys_file: Path, tmp_path: Path) -> OrchestratorSettings:
+def keys_file(tmp_path: Path) -> Path:
+    """Return a key file with one key per role."""
+    return write_keys(tmp_path)
+
+
+def short_times(database: Database, keys_file: Path, blobs: Path) -> OrchestratorSettings:
     """Return settings with short times."""
     return OrchestratorSettings(
         postgres_host=database.host,
@@ -60,7 +65,7 @@ def settings(database: Database, keys_file: Path, tmp_path: Path) -> Orchestrato
         lease_seconds=1.0,
         api_keys_file=keys_file,
         workflows_dir=WORKFLOWS,
-        blob_root=tmp_path / "blobs",
+        blob_root=blobs,
         upload_key=SecretStr("upload-key"),
         secrets_key=SecretStr(base64.b64encode(b"s" * 32).decode()),
         public_orchestrator_url="http://orchestrator.test",
@@ -70,28 +75,47 @@ def settings(database: Database, keys_file: Path, tmp_path: Path) -> Orchestrato
 
 
 @pytest.fixture
+def settings(database: Database, keys_file: Path, tmp_path: Path) -> OrchestratorSettings:
+    """Return settings of this test's orchestrators."""
+    return short_times(database, keys_file, tmp_path / "blobs")
+
+
+@contextlib.asynccontextmanager
+async def orchestrator(settings: OrchestratorSettings, *, wait_ready: bool = True) -> AsyncIterator[Door]:
+    """Run an orchestrator in this loop."""
+    app = create_app(settings)
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, ws="none", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve())
+    await await_until(lambda: _is(server.started), "the server started")
+    port = server.servers[0].sockets[0].getsockname()[1]
+    async with aiohttp.ClientSession() as session:
+        door = Door(session, f"http://127.0.0.1:{port}", app.state.context)
+        if wait_ready:
+            await await_until(lambda: _ready(door), "ready")
+        try:
+            yield door
+        finally:
+            server.should_exit = True
+            await task
+
+
+@pytest.fixture
 def start(settings: OrchestratorSettings) -> StartOrchestrator:
     """Return a context manager that runs an orchestrator, with settings to override."""
 
-    @contextlib.asynccontextmanager
-    async def run(*, wait_ready: bool = True, **overrides: Any) -> AsyncIterator[Door]:
-        app = create_app(settings.model_copy(update=overrides))
-        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, ws="none", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
-        task = asyncio.create_task(server.serve())
-        await await_until(lambda: _is(server.started), "the server started")
-        port = server.servers[0].sockets[0].getsockname()[1]
-        async with aiohttp.ClientSession() as session:
-            door = Door(session, f"http://127.0.0.1:{port}", app.state.context)
-            if wait_ready:
-                await await_until(lambda: _ready(door), "ready")
-            try:
-                yield door
-            finally:
-                server.should_exit = True
-                await task
+    def run(*, wait_ready: bool = True, **overrides: Any) -> AbstractAsyncContextManager[Door]:
+        return orchestrator(settings.model_copy(update=overrides), wait_ready=wait_ready)
 
     return run
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def standing(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Door]:
+    """Return an orchestrator that tests share which ask for nothing but refusals."""
+    folder = tmp_path_factory.mktemp("standing")
+    async with orchestrator(short_times(shared_database, write_keys(folder), folder / "blobs")) as door:
+        yield door
 
 
 @pytest.fixture

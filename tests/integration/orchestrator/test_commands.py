@@ -73,6 +73,7 @@ async def test_a_retried_job_is_taken_by_an_instance_and_its_timers_run(door: Do
     assert (await engine.job(job_id)).owner_id == door.context.owner_id
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("path", "body", "status", "field"),
     [
@@ -96,12 +97,12 @@ async def test_a_retried_job_is_taken_by_an_instance_and_its_timers_run(door: Do
     ],
 )
 async def test_what_does_not_fit_is_refused_by_name(
-    door: Door, path: str, body: Any, status: int, field: str | None
+    standing: Door, path: str, body: Any, status: int, field: str | None
 ) -> None:
-    job_id = await door.create("echo_test")
-    code, problem = await order(door, path.replace("JOB", job_id), body)
+    job_id = await standing.create("echo_test")
+    code, problem = await order(standing, path.replace("JOB", job_id), body)
     assert (code, problem.get("field")) == (status, field), problem
-    assert (await door.job(job_id))["status"] == "RUNNING"
+    assert (await standing.job(job_id))["status"] == "RUNNING"
 
 
 async def test_orders_by_filter_list_first_and_then_have_an_outcome_per_job(door: Door) -> None:

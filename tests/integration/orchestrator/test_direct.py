@@ -21,19 +21,21 @@ def test_every_direct_route_is_the_endpoint_that_the_routers_have() -> None:
     assert {key: routed.get(key) for key in DIRECT} == dict(DIRECT)
 
 
-async def test_a_wait_that_is_no_time_is_told_from_one_that_is(door: Door) -> None:
-    job_id = await door.create("echo_test")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wait_that_is_no_time_is_told_from_one_that_is(standing: Door) -> None:
+    job_id = await standing.create("echo_test")
     for wait in ("soon", "-1", "301", "nan", ""):
-        status, answer = await door.call("GET", f"/api/v1/jobs/{job_id}?wait={wait}", caller="operator")
+        status, answer = await standing.call("GET", f"/api/v1/jobs/{job_id}?wait={wait}", caller="operator")
         assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", "wait")
-    assert (await door.job(job_id, wait=0.01))["job_id"] == job_id
+    assert (await standing.job(job_id, wait=0.01))["job_id"] == job_id
 
 
-async def test_a_flag_is_true_or_false(door: Door) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_flag_is_true_or_false(standing: Door) -> None:
     body = {"workflow_id": "echo_test"}
     for flag, expected in (("perhaps", 422), ("true", 202), ("false", 202)):
         path = f"/api/v1/jobs?rerun={flag}"
-        status, answer = await door.call("POST", path, body=body, caller="operator", service="gateway")
+        status, answer = await standing.call("POST", path, body=body, caller="operator", service="gateway")
         assert status == expected, answer
 
 
@@ -74,16 +76,18 @@ WRONG: tuple[tuple[str, str, Any, tuple[int, str]], ...] = (
 )
 
 
-async def test_errors_are_problem_details_on_either_way(door: Door) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_errors_are_problem_details_on_either_way(standing: Door) -> None:
     for method, path, body, expected in WRONG:
         service = "worker" if "callbacks" in path else "gateway"
-        status, answer = await door.call(method, path, body=body, caller="operator", service=service)
+        status, answer = await standing.call(method, path, body=body, caller="operator", service=service)
         assert (status, answer["code"], answer["instance"]) == (*expected, path)
 
 
-async def test_nobody_gets_in_without_credentials(door: Door) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_nobody_gets_in_without_credentials(standing: Door) -> None:
     for path in ("/api/v1/jobs", "/api/v1/callbacks/claims", "/api/v1/callbacks/task-results"):
-        status, answer = await door.call("POST", path, body={})
+        status, answer = await standing.call("POST", path, body={})
         assert (status, answer["code"]) == (401, "UNAUTHENTICATED")
 
 

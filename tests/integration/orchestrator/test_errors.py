@@ -18,8 +18,9 @@ async def create(door: Door, body: Any = None, raw: Any = None) -> tuple[int, An
     return await door.call("POST", "/api/v1/jobs", body=body, raw=raw, caller="operator", service="gateway")
 
 
-async def test_a_problem_has_all_its_members(door: Door) -> None:
-    code, body = await create(door, {"workflow_id": "nope"})
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_problem_has_all_its_members(standing: Door) -> None:
+    code, body = await create(standing, {"workflow_id": "nope"})
     assert code == 404
     assert set(body) >= MEMBERS
     assert (body["code"], body["field"], body["value"]) == ("NOT_FOUND", "workflow_id", "nope")
@@ -27,6 +28,7 @@ async def test_a_problem_has_all_its_members(door: Door) -> None:
     assert body["instance"] == "/api/v1/jobs"
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("body", "code", "field"),
     [
@@ -38,79 +40,88 @@ async def test_a_problem_has_all_its_members(door: Door) -> None:
         ({"workflow_id": "echo_test", "inputs": {"message": "a\x00b"}}, "PARAMETER_INVALID", "inputs.message"),
     ],
 )
-async def test_a_wrong_body_names_the_field(door: Door, body: Any, code: str, field: str) -> None:
-    status, answer = await create(door, body)
+async def test_a_wrong_body_names_the_field(standing: Door, body: Any, code: str, field: str) -> None:
+    status, answer = await create(standing, body)
     assert (status, answer["code"], answer["field"]) == (422, code, field)
-    assert await door.get("/api/v1/jobs") == {"jobs": []}
+    assert await standing.get("/api/v1/jobs") == {"jobs": []}
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'"text"', b"\xff\xfe", b'{"workflow_id": NaN}'])
-async def test_a_body_that_is_no_json_object_is_422(door: Door, raw: bytes) -> None:
-    status, answer = await create(door, raw=raw)
+async def test_a_body_that_is_no_json_object_is_422(standing: Door, raw: bytes) -> None:
+    status, answer = await create(standing, raw=raw)
     assert (status, answer["code"]) == (422, "PARAMETER_INVALID")
 
 
-async def test_a_body_beyond_the_limit_is_413(door: Door) -> None:
-    status, answer = await create(door, raw=io.BytesIO(b" " * (MAX_BODY_BYTES + 1)))
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_body_beyond_the_limit_is_413(standing: Door) -> None:
+    status, answer = await create(standing, raw=io.BytesIO(b" " * (MAX_BODY_BYTES + 1)))
     assert (status, answer["code"]) == (413, "PAYLOAD_TOO_LARGE")
 
 
-async def test_an_unknown_path_is_404_and_a_wrong_method_405(door: Door) -> None:
-    status, answer = await door.call("GET", "/api/v1/nowhere", caller="operator")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_unknown_path_is_404_and_a_wrong_method_405(standing: Door) -> None:
+    status, answer = await standing.call("GET", "/api/v1/nowhere", caller="operator")
     assert (status, answer["code"]) == (404, "NOT_FOUND")
-    status, answer = await door.call("DELETE", "/api/v1/jobs", caller="operator", service="gateway")
+    status, answer = await standing.call("DELETE", "/api/v1/jobs", caller="operator", service="gateway")
     assert (status, answer["code"]) == (405, "METHOD_NOT_ALLOWED")
 
 
-async def test_a_wrong_query_names_the_parameter(door: Door) -> None:
-    status, answer = await door.call("GET", "/api/v1/jobs?limit=0", caller="operator")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_query_names_the_parameter(standing: Door) -> None:
+    status, answer = await standing.call("GET", "/api/v1/jobs?limit=0", caller="operator")
     assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", "limit")
-    status, answer = await door.call("GET", "/api/v1/jobs?status=NOPE", caller="operator")
+    status, answer = await standing.call("GET", "/api/v1/jobs?status=NOPE", caller="operator")
     assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", "status")
 
 
-async def test_an_unknown_job_is_404(door: Door) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_unknown_job_is_404(standing: Door) -> None:
     for what in ("", "/nodes", "/events", "?wait=5"):
-        status, answer = await door.call("GET", f"/api/v1/jobs/nope{what}", caller="operator")
+        status, answer = await standing.call("GET", f"/api/v1/jobs/nope{what}", caller="operator")
         assert (status, answer["code"], answer["value"]) == (404, "NOT_FOUND", "nope")
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "path", ["/api/v1/jobs/%00", "/api/v1/jobs/a%00b/nodes", "/api/v1/jobs/%00/events", "/api/v1/workflows/%00"]
 )
-async def test_a_nul_in_a_path_names_nothing(door: Door, path: str) -> None:
-    status, answer = await door.call("GET", path, caller="operator")
+async def test_a_nul_in_a_path_names_nothing(standing: Door, path: str) -> None:
+    status, answer = await standing.call("GET", path, caller="operator")
     assert (status, answer["code"]) == (404, "NOT_FOUND")
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("field", ["worker_id", "queue", "host", "build_id"])
-async def test_a_nul_in_what_a_worker_says_of_itself_is_422(door: Door, field: str) -> None:
+async def test_a_nul_in_what_a_worker_says_of_itself_is_422(standing: Door, field: str) -> None:
     worker = {"worker_id": "w", "queue": "q", "host": "h", "pid": 1, "build_id": "b"} | {field: "a\x00"}
     for route, list_name in (("claims", "claims"), ("heartbeats", "beats"), ("releases", "releases")):
         body = {"worker": worker, "free": {"slots": 1}, list_name: []}
         body = body if route != "releases" else {"worker": worker, list_name: []}
-        status, answer = await door.call("POST", f"/api/v1/callbacks/{route}", body=body, service="worker")
+        status, answer = await standing.call("POST", f"/api/v1/callbacks/{route}", body=body, service="worker")
         assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", f"worker.{field}")
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     "part",
     [{"task_id": "a\x00"}, {"token": "a\x00"}, {"peak_rss_bytes": 2**63}, {"peak_rss_bytes": -1}],
     ids=str,
 )
-async def test_what_postgresql_could_not_hold_of_a_task_is_422(door: Door, part: dict[str, Any]) -> None:
+async def test_what_postgresql_could_not_hold_of_a_task_is_422(standing: Door, part: dict[str, Any]) -> None:
     worker = {"worker_id": "w", "queue": "q", "host": "h", "pid": 1, "build_id": "b"}
     task = {"task_id": "t", "token": "0" * 32} | part
     beat = {"worker": worker, "free": {"slots": 1}, "beats": [task]}
     result = {"worker": worker, "results": [task | {"status": "completed", "output": {}}]}
     for route, body in (("heartbeats", beat), ("task-results", result)):
-        status, answer = await door.call("POST", f"/api/v1/callbacks/{route}", body=body, service="worker")
+        status, answer = await standing.call("POST", f"/api/v1/callbacks/{route}", body=body, service="worker")
         assert (status, answer["code"]) == (422, "PARAMETER_INVALID")
         assert str(answer["field"]).endswith(next(iter(part)))
 
 
-async def test_an_upload_address_does_not_stand_in_its_own_refusal(door: Door) -> None:
-    status, answer = await door.call("PUT", f"/uploads/{'t' * 40}.{'m' * 43}", raw=b"x")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_upload_address_does_not_stand_in_its_own_refusal(standing: Door) -> None:
+    status, answer = await standing.call("PUT", f"/uploads/{'t' * 40}.{'m' * 43}", raw=b"x")
     assert (status, answer["code"], answer["instance"]) == (401, "UNAUTHENTICATED", "/uploads/***")
 
 
@@ -161,13 +172,14 @@ async def allow_connections(database: Database, allowed: bool) -> None:
             )
 
 
-async def test_a_wrong_method_is_told_with_every_method_of_its_place(door: Door) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_method_is_told_with_every_method_of_its_place(standing: Door) -> None:
     for path, allow in (
         ("/api/v1/jobs", "GET, POST"),
         ("/api/v1/jobs/batch", "POST"),
         ("/api/v1/settings/pauses/all", "DELETE, PUT"),
     ):
-        async with door.session.request("OPTIONS", door.base + path) as answer:
+        async with standing.session.request("OPTIONS", standing.base + path) as answer:
             problem = await answer.json()
             assert (answer.status, answer.headers["Allow"]) == (405, allow)
             assert (problem["code"], problem["detail"]) == (
@@ -176,17 +188,19 @@ async def test_a_wrong_method_is_told_with_every_method_of_its_place(door: Door)
             )
 
 
-async def test_a_number_is_no_time(door: Door) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_number_is_no_time(standing: Door) -> None:
     for since in ("0", "1700000000", "2026-01-01", "2026-01-01T00:00:00"):
-        status, answer = await door.call("GET", f"/api/v1/audit?since={since}", caller="operator")
+        status, answer = await standing.call("GET", f"/api/v1/audit?since={since}", caller="operator")
         assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", "since")
-    status, _ = await door.call("GET", "/api/v1/audit?since=2026-01-01T00:00:00Z", caller="operator")
+    status, _ = await standing.call("GET", "/api/v1/audit?since=2026-01-01T00:00:00Z", caller="operator")
     assert status == 200
 
 
-async def test_bootstrap_takes_no_words(door: Door) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_bootstrap_takes_no_words(standing: Door) -> None:
     for body, raw in (({"drop": True}, None), (None, b"J&D")):
-        status, answer = await door.call(
+        status, answer = await standing.call(
             "POST", "/api/v1/bootstrap/migrate", body=body, raw=raw, caller="operator", service="gateway"
         )
         assert (status, answer["code"]) == (422, "PARAMETER_INVALID")

@@ -61,9 +61,10 @@ async def test_a_batch_without_a_valid_job_creates_nothing(door: Door, pool: Asy
     assert await Engine(pool).query("SELECT job_id FROM dagapp.dag_jobs") == []
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("jobs", [[], [ECHO] * (MAX_JOBS + 1), "echo", [5]])
-async def test_a_batch_is_one_to_a_thousand_jobs(door: Door, jobs: Any) -> None:
-    assert (await batch(door, jobs, 422))["field"].startswith("jobs")
+async def test_a_batch_is_one_to_a_thousand_jobs(standing: Door, jobs: Any) -> None:
+    assert (await batch(standing, jobs, 422))["field"].startswith("jobs")
 
 
 async def test_a_full_batch_is_created_at_once(door: Door, pool: AsyncPool) -> None:
@@ -73,6 +74,7 @@ async def test_a_full_batch_is_created_at_once(door: Door, pool: AsyncPool) -> N
     assert (count["moments"], count["count"]) == (1, MAX_JOBS)
 
 
-async def test_a_batch_needs_both_credentials(door: Door) -> None:
-    status, _ = await door.call("POST", "/api/v1/jobs/batch", body={"jobs": [ECHO]}, caller="operator")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_batch_needs_both_credentials(standing: Door) -> None:
+    status, _ = await standing.call("POST", "/api/v1/jobs/batch", body={"jobs": [ECHO]}, caller="operator")
     assert status == 401

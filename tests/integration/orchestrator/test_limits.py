@@ -24,6 +24,7 @@ async def test_a_limit_that_is_raised_lets_the_next_job_go_on(door: Door) -> Non
     assert (status, body["limit"]["set_by"]) == (200, None)
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("key", "body", "status", "field"),
     [
@@ -34,11 +35,12 @@ async def test_a_limit_that_is_raised_lets_the_next_job_go_on(door: Door) -> Non
         ("x" * 401, {"limit": 3}, 422, "key"),
     ],
 )
-async def test_what_cannot_be_a_limit_is_refused(door: Door, key: str, body: Any, status: int, field: str) -> None:
-    code, problem = await put(door, key, body)
+async def test_what_cannot_be_a_limit_is_refused(standing: Door, key: str, body: Any, status: int, field: str) -> None:
+    code, problem = await put(standing, key, body)
     assert (code, problem["field"]) == (status, field)
 
 
-async def test_nobody_can_unset_a_key_that_is_not_there(door: Door) -> None:
-    code, problem = await put(door, "nobody", None, "DELETE")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_nobody_can_unset_a_key_that_is_not_there(standing: Door) -> None:
+    code, problem = await put(standing, "nobody", None, "DELETE")
     assert (code, problem["code"]) == (404, "NOT_FOUND")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.support.doors import Door
 from tests.support.engine import Engine
 from tests.support.waiting import await_until
@@ -29,11 +31,12 @@ async def test_a_switch_holds_new_jobs_until_it_is_lifted(door: Door, engine: En
     assert (await turn(door, "DELETE", "workflow:echo_test"))[1]["changed"] is False
 
 
-async def test_what_is_no_switch_is_refused_by_name(door: Door) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_is_no_switch_is_refused_by_name(standing: Door) -> None:
     for switch, status in (("nothing", 422), ("queue:nope", 404)):
-        code, problem = await turn(door, "PUT", switch)
+        code, problem = await turn(standing, "PUT", switch)
         assert (code, problem["field"]) == (status, "switch")
-    assert (await turn(door, "PUT", "all", {"surprise": 1}))[1]["field"] == "surprise"
+    assert (await turn(standing, "PUT", "all", {"surprise": 1}))[1]["field"] == "surprise"
 
 
 async def test_scale_does_not_count_what_is_held(door: Door) -> None:
