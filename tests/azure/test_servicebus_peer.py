@@ -6,8 +6,8 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import MessageLockLostError
 
+from tests.peers.servicebus.model import QueueSettings
 from tests.peers.servicebus.peer import PeerSettings, ThreadedPeer, threaded_peer
-from tests.peers.servicebus.queues import QueueSettings
 
 QUEUE = "work"
 

@@ -8,7 +8,6 @@ from uuid import UUID, uuid4
 
 from tests.peers.servicebus.auth import Claim, Gatekeeper, Grant
 from tests.peers.servicebus.broker import Broker
-from tests.peers.servicebus.codec import DecodeError
 from tests.peers.servicebus.errors import DECODE, UNAUTHORIZED, BrokerError
 from tests.peers.servicebus.faults import Plan
 from tests.peers.servicebus.performatives import (
@@ -28,6 +27,7 @@ from tests.peers.servicebus.performatives import (
     symbols,
 )
 from tests.peers.servicebus.session import Session
+from tests.peers.servicebus.types import DecodeError
 
 _LOG: Final = logging.getLogger(__name__)
 MAX_FRAME_BYTES: Final = 65536

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 from tests.peers.servicebus.auth import Claim
-from tests.peers.servicebus.codec import DecodeError, Int
 from tests.peers.servicebus.errors import DECODE, TOO_LARGE, BrokerError
 from tests.peers.servicebus.faults import Operation, Step
 from tests.peers.servicebus.messages import milliseconds, render, split
+from tests.peers.servicebus.model import Message
 from tests.peers.servicebus.performatives import ACCEPTED, REJECTED, Flow, Transfer, error, outcome
-from tests.peers.servicebus.queues import Message, Queue
+from tests.peers.servicebus.queues import Queue
+from tests.peers.servicebus.types import DecodeError, Int
 
 if TYPE_CHECKING:
     from tests.peers.servicebus.session import Session

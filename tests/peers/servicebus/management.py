@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from tests.peers.servicebus.auth import Claim
-from tests.peers.servicebus.codec import Array, DecodeError
 from tests.peers.servicebus.errors import ARGUMENT, DECODE, NOT_IMPLEMENTED, BrokerError
 from tests.peers.servicebus.links import outgoing
 from tests.peers.servicebus.messages import milliseconds, parse
 from tests.peers.servicebus.queues import Queue
+from tests.peers.servicebus.types import Array, DecodeError
 
 if TYPE_CHECKING:
     from tests.peers.servicebus.connection import Connection

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from tests.peers.servicebus.codec import DecodeError, Described, Symbol, Timestamp, UInt, ULong, decode, encode
+from tests.peers.servicebus.codec import decode, encode
+from tests.peers.servicebus.types import DecodeError, Described, Symbol, Timestamp, UInt, ULong
 
 BATCH_FORMAT: Final = 0x80013700
 """Message format of a batch: its data sections each hold one encoded message."""

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID, uuid4
 
 from tests.peers.servicebus.auth import path_of
-from tests.peers.servicebus.codec import Array, DecodeError, Int
 from tests.peers.servicebus.errors import ARGUMENT, DECODE, BrokerError
 from tests.peers.servicebus.faults import Operation, Step
 from tests.peers.servicebus.links import Inbound, Link
 from tests.peers.servicebus.management import RENEW, Request, execute
 from tests.peers.servicebus.messages import Envelope, body_value, compose, parse
 from tests.peers.servicebus.performatives import ACCEPTED, Flow, Transfer, outcome
+from tests.peers.servicebus.types import Array, DecodeError, Int
 
 if TYPE_CHECKING:
     from tests.peers.servicebus.session import Session

@@ -6,16 +6,20 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeVar
 
+from tests.peers.servicebus import atom, control
 from tests.peers.servicebus.auth import Directory, Gatekeeper, SharedKey
 from tests.peers.servicebus.broker import Broker
 from tests.peers.servicebus.clock import Clock
 from tests.peers.servicebus.connection import Connection
 from tests.peers.servicebus.faults import Plan
-from tests.peers.servicebus.queues import Queue, QueueSettings
+from tests.peers.servicebus.journal import FileJournal
+from tests.peers.servicebus.model import QueueSettings
+from tests.peers.servicebus.queues import Queue
+from tests.peers.servicebus.web import LOOPBACK, serve
 
-LOOPBACK: Final = "127.0.0.1"
 STANDARD_BYTES: Final = 256 * 1024
 PREMIUM_BYTES: Final = 1024 * 1024
 _T = TypeVar("_T")
@@ -33,6 +37,9 @@ class PeerSettings:
     port: int = 0
     tls: ssl.SSLContext | None = None
     tls_port: int = 0
+    admin_port: int = 0
+    control_port: int | None = None
+    journal: Path | None = None
 
 
 @dataclass
@@ -43,11 +50,12 @@ class Peer:
     clock: Clock = field(default_factory=Clock)
     faults: Plan = field(default_factory=Plan)
     connections: set[Connection] = field(default_factory=set)
-    port: int = 0
-    tls_port: int = 0
+    ports: dict[str, int] = field(default_factory=dict)
+    """Where it listens: amqp, amqps, admin and control, as far as they are asked for."""
 
     def __post_init__(self) -> None:
-        self.broker = Broker(self.settings.queues, self.clock)
+        self._journal = FileJournal(self.settings.journal) if self.settings.journal is not None else None
+        self.broker = Broker(self.settings.queues, self.clock, self._journal)
         self.gatekeeper = Gatekeeper(self.settings.keys, self.settings.directory)
         self.max_message_bytes = self.settings.max_message_bytes
         self.idle_seconds = self.settings.idle_seconds
@@ -58,17 +66,19 @@ class Peer:
     def connection_string(self) -> str:
         """Leads to the plain listener with the first rule's key."""
         rule = self.settings.keys[0]
-        return (
-            f"Endpoint=sb://{LOOPBACK}:{self.port};SharedAccessKeyName={rule.name};"
-            f"SharedAccessKey={rule.key};UseDevelopmentEmulator=true;"
-        )
+        return connection_string(rule, self.ports["amqp"])
 
     async def start(self) -> None:
         """Listen."""
+        settings = self.settings
         self.broker.on_due = self._arm
-        self.port = await self._listen(self.settings.port, None)
-        if self.settings.tls is not None:
-            self.tls_port = await self._listen(self.settings.tls_port, self.settings.tls)
+        self.ports["amqp"] = await self._listen(settings.port, None)
+        if settings.tls is not None:
+            self.ports["amqps"] = await self._listen(settings.tls_port, settings.tls)
+            self.ports["admin"] = self._keep(await serve(atom.answering(self), settings.admin_port, settings.tls))
+        if settings.control_port is not None:
+            self.ports["control"] = self._keep(await serve(control.answering(self), settings.control_port))
+        self.broker.settle()
 
     async def stop(self) -> None:
         """Stop listening and drop every connection."""
@@ -83,10 +93,14 @@ class Peer:
             timer.cancel()
         self._timers.clear()
         self._servers.clear()
+        if self._journal is not None:
+            self._journal.close()
 
     async def _listen(self, port: int, tls: ssl.SSLContext | None) -> int:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: Connection(self), LOOPBACK, port, ssl=tls)
+        return self._keep(await loop.create_server(lambda: Connection(self), LOOPBACK, port, ssl=tls))
+
+    def _keep(self, server: asyncio.Server) -> int:
         self._servers.append(server)
         found: int = server.sockets[0].getsockname()[1]
         return found
@@ -130,6 +144,14 @@ class Peer:
         count = found.expire_locks(self.clock.now())
         self.broker.changed(found)
         return count
+
+
+def connection_string(rule: SharedKey, port: int) -> str:
+    """Return a connection string for a rule that leads to a plain listener on loopback."""
+    return (
+        f"Endpoint=sb://{LOOPBACK}:{port};SharedAccessKeyName={rule.name};"
+        f"SharedAccessKey={rule.key};UseDevelopmentEmulator=true;"
+    )
 
 
 @dataclass

@@ -7,18 +7,8 @@ Source: OASIS AMQP 1.0, parts 2 and 5.
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from tests.peers.servicebus.codec import (
-    Array,
-    DecodeError,
-    Described,
-    Symbol,
-    UByte,
-    UInt,
-    ULong,
-    UShort,
-    decode,
-    encode_into,
-)
+from tests.peers.servicebus.codec import decode, encode_into
+from tests.peers.servicebus.types import Array, DecodeError, Described, Symbol, UByte, UInt, ULong, UShort
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"

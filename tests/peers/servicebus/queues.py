@@ -14,52 +14,17 @@ import itertools
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Final, Protocol
 from uuid import UUID, uuid4
 
 from tests.peers.servicebus.errors import ARGUMENT, LOCK_LOST, MESSAGE_NOT_FOUND, BrokerError
+from tests.peers.servicebus.journal import Forgetful, Journal
 from tests.peers.servicebus.messages import Envelope
+from tests.peers.servicebus.model import Message, QueueSettings, State
 
 DEAD_LETTER_SUFFIX: Final = "/$DeadLetterQueue"
 MAX_DELIVERIES_REASON: Final = "MaxDeliveryCountExceeded"
 EXPIRED_REASON: Final = "TTLExpiredException"
-
-
-class State(IntEnum):
-    """Where a message stands; the numbers are those of `x-opt-message-state`."""
-
-    ACTIVE = 0
-    DEFERRED = 1
-    SCHEDULED = 2
-
-
-@dataclass(frozen=True, slots=True)
-class QueueSettings:
-    """What a queue was created with."""
-
-    name: str
-    lock_seconds: float = 60.0
-    max_delivery_count: int = 10
-    ttl_seconds: float | None = None
-    dead_letter_expired: bool = False
-    duplicate_window_seconds: float | None = None
-
-
-@dataclass(slots=True)
-class Message:
-    """One message in a queue. `key` is its own among all, `sequence` is what clients see."""
-
-    key: int
-    sequence: int
-    envelope: Envelope
-    enqueued_at: float
-    expires_at: float | None = None
-    state: State = State.ACTIVE
-    due_at: float | None = None
-    delivery_count: int = 0
-    lock: UUID | None = None
-    locked_until: float = 0.0
 
 
 class Consumer(Protocol):
@@ -74,26 +39,6 @@ class Consumer(Protocol):
     @property
     def keeps(self) -> bool:
         """Whether messages are locked for it; else they are gone once sent."""
-
-
-class Journal(Protocol):
-    """Is told of everything that a restart must find again."""
-
-    def saved(self, queue: str, message: Message) -> None:
-        """Take note of a message that is new or changed."""
-
-    def removed(self, queue: str, key: int) -> None:
-        """Take note of a message that is gone."""
-
-
-class Forgetful:
-    """The journal of a peer that starts empty each time."""
-
-    def saved(self, queue: str, message: Message) -> None:
-        """Forget it."""
-
-    def removed(self, queue: str, key: int) -> None:
-        """Forget it."""
 
 
 @dataclass
@@ -176,10 +121,13 @@ class Queue:
         self._seen[message_id] = now
         return False
 
+    def go_on_from(self, sequence: int) -> None:
+        """Give higher sequence numbers than one that was given before a restart."""
+        self._sequences = itertools.count(sequence + 1)
+
     def restore(self, message: Message) -> None:
-        """Take a message back from the journal, in the order of sequence numbers."""
+        """Take a message back from the journal."""
         self.messages[message.key] = message
-        self._sequences = itertools.count(max(message.sequence + 1, next(self._sequences)))
         if message.state is State.ACTIVE:
             heapq.heappush(self._ready, (message.sequence, message.key))
         for at in (message.due_at, message.expires_at):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.peers.servicebus.auth import Claim, path_of
-from tests.peers.servicebus.codec import DecodeError, Described
 from tests.peers.servicebus.errors import NOT_IMPLEMENTED, UNAUTHORIZED, BrokerError
 from tests.peers.servicebus.faults import Operation, Step
 from tests.peers.servicebus.links import InLink, Link, OutLink
@@ -22,6 +21,7 @@ from tests.peers.servicebus.performatives import (
     error,
 )
 from tests.peers.servicebus.settlement import settle
+from tests.peers.servicebus.types import DecodeError, Described
 
 if TYPE_CHECKING:
     from tests.peers.servicebus.connection import Connection

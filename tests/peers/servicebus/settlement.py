@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from tests.peers.servicebus.codec import Described
 from tests.peers.servicebus.errors import ARGUMENT, BrokerError
 from tests.peers.servicebus.faults import Operation, Step
 from tests.peers.servicebus.performatives import ACCEPTED, MODIFIED, REJECTED, RELEASED, Disposition, error, outcome
 from tests.peers.servicebus.queues import Queue
+from tests.peers.servicebus.types import Described
 
 if TYPE_CHECKING:
     from tests.peers.servicebus.links import OutLink
