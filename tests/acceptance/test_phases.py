@@ -51,14 +51,19 @@ def holder(platform: Platform, job_id: str) -> str | None:
 
 
 def end_worker_in(platform: Platform, job_id: str, phase: int, number: signal.Signals) -> None:
-    """Send a signal to the worker of a job as soon as a phase is finished."""
+    """Send a signal to the worker of a job as soon as a phase is finished, and wait for its end.
+
+    Another goes on with the job; that this one is back may take longer than all the phases on a busy machine.
+    """
 
     def reached() -> str | None:
         done = [run for _, run in phases_run(platform, job_id)]
         return holder(platform, job_id) if done and max(done) >= phase else None
 
-    name = wait_until(reached, f"phase {phase} of {job_id} finished", 120, every=0.02)
-    platform.stack.kill(name or "", number)
+    name = wait_until(reached, f"phase {phase} of {job_id} finished", 120, every=0.02) or ""
+    pid = platform.stack.pid(name)
+    platform.stack.kill(name, number)
+    wait_until(lambda: platform.stack.pid(name) != pid, f"{name} ended", 30, every=0.02)
 
 
 def finished(platform: Platform, job_id: str) -> Json:
@@ -87,8 +92,8 @@ def test_phases_survive_workers_that_are_killed(platform: Platform, seed: int) -
     job_id = platform.create_job("multi_phase", {"phases": PHASES, "seconds_per_phase": SECONDS})
     for phase in chosen:
         end_worker_in(platform, job_id, phase, signal.SIGKILL)
-        platform.stack.wait_ready(60)
     job = finished(platform, job_id)
+    platform.stack.wait_ready(60)
     assert (job["status"], job["error"]) == ("COMPLETED", None)
     check_phases(platform, job_id)
     assert (node(platform, job_id)["losses_used"], node(platform, job_id)["retries_used"]) == (2, 0)
@@ -100,8 +105,8 @@ def test_phases_survive_workers_that_are_told_to_leave_at_once_and_for_free(plat
     job_id = platform.create_job("multi_phase", {"phases": PHASES, "seconds_per_phase": SECONDS})
     for phase in (2, 7):
         end_worker_in(platform, job_id, phase, signal.SIGTERM)
-        platform.stack.wait_ready(60)
     job = finished(platform, job_id)
+    platform.stack.wait_ready(60)
     assert (job["status"], job["error"]) == ("COMPLETED", None)
     assert [phase for _, phase in phases_run(platform, job_id)] == list(range(PHASES))
     check_phases(platform, job_id)
