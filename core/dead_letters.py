@@ -19,7 +19,15 @@ from core.wire import TaskMessage
 
 UNREADABLE_CODE = "MESSAGE_UNREADABLE"
 REFUSED_CODE = "MESSAGE_REFUSED"
+UNDELIVERED_CODE = "MESSAGE_UNDELIVERED"
+TOO_LARGE_CODE = "MESSAGE_TOO_LARGE"
 MAX_REASON = 500
+GAVE_UP = ("MaxDeliveryCountExceeded", "TTLExpiredException")
+"""How the reasons begin with which a broker itself sets a message aside: nobody has said anything against it."""
+MAX_DISPATCHES = 3
+"""A message that a broker gave up is sent again until this dispatch; after it, its attempt fails."""
+TOO_LARGE = "too large for the broker:"
+"""How the reason begins of a letter that no broker ever had: it would not take so much."""
 
 
 class Kind(StrEnum):
@@ -35,6 +43,8 @@ class Kind(StrEnum):
     """It was sent, and something newer was sent or happened since."""
     REFUSED = "refused"
     """It is the newest that was sent, and somebody would not take it."""
+    UNDELIVERED = "undelivered"
+    """It is the newest that was sent, and the broker gave up before anybody took it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +58,11 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a letter is; `error` ends the attempt that waits for the message."""
+    """What a letter is; `error` ends the attempt that waits for the message, `again` sends it once more."""
 
     kind: Kind
     error: ErrorDetail | None = None
+    again: bool = False
 
 
 def judge(letter: Letter, attempt: Attempt | None) -> Verdict:
@@ -65,7 +76,13 @@ def judge(letter: Letter, attempt: Attempt | None) -> Verdict:
         return Verdict(Kind.UNREADABLE, _error(UNREADABLE_CODE, letter) if newest else None)
     if message.dispatch_no == attempt.dispatch_no and token_hash(message.token) != attempt.token_hash:
         return Verdict(Kind.BAD_TOKEN)
-    return Verdict(Kind.REFUSED, _error(REFUSED_CODE, letter)) if newest else Verdict(Kind.STALE)
+    if not newest:
+        return Verdict(Kind.STALE)
+    if not letter.reason.startswith(GAVE_UP):
+        return Verdict(Kind.REFUSED, _error(REFUSED_CODE, letter))
+    if attempt.dispatch_no < MAX_DISPATCHES:
+        return Verdict(Kind.UNDELIVERED, again=True)
+    return Verdict(Kind.UNDELIVERED, _error(UNDELIVERED_CODE, letter))
 
 
 def _read(body: Any) -> TaskMessage | None:
@@ -75,11 +92,18 @@ def _read(body: Any) -> TaskMessage | None:
         return None
 
 
+_REMEDIES = {
+    UNDELIVERED_CODE: "See why workers receive the message without claiming it, then retry the job.",
+    TOO_LARGE_CODE: "Let fewer items make a batch, or put the values into a blob and pass its name.",
+}
+
+
 def _error(code: str, letter: Letter) -> ErrorDetail:
+    code = TOO_LARGE_CODE if letter.reason.startswith(TOO_LARGE) else code
     return ErrorDetail(
         code=code,
         message=f"no worker takes message {letter.message_id}: {letter.reason[:MAX_REASON]}",
-        remediation="Bring workers and orchestrators to one build, then retry the job.",
+        remediation=_REMEDIES.get(code, "Bring workers and orchestrators to one build, then retry the job."),
         classification=Classification.PERMANENT,
     )
 

@@ -64,6 +64,10 @@ class SharedQueue(TaskQueue, Protocol):
 class TaskReceiver(Protocol):
     """Receiving side of one queue in one worker."""
 
+    @property
+    def hears(self) -> bool:
+        """Return whether messages come as soon as they are there."""
+
     async def receive(self, max_messages: int, wait_seconds: float) -> Sequence[Delivery]:
         """Return up to `max_messages`, waiting at most `wait_seconds` for the first; empty on time-out."""
 

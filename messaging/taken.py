@@ -14,9 +14,14 @@ def delivery_of(row: TupleRow) -> Delivery:
     try:
         message = TaskMessage.model_validate_json(body)
     except ValidationError as error:
-        places = sorted({".".join(str(part) for part in problem["loc"]) for problem in error.errors()})
-        return Delivery(None, identifier, delivery_count - 1, None, f"not a task message: {', '.join(places)}")
+        return Delivery(None, identifier, delivery_count - 1, None, unreadable(error))
     return Delivery(message, identifier, delivery_count - 1, None)
+
+
+def unreadable(error: ValidationError) -> str:
+    """Return why a body is no task message; never its content."""
+    places = sorted({".".join(str(part) for part in problem["loc"]) or "it" for problem in error.errors()})
+    return f"not a task message: {', '.join(places)}"
 
 
 class TakenMessages:

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 
@@ -78,9 +79,13 @@ from services.reopening import OF_VERSIONS
 from services.results import ResultService
 from services.rooms import RoomService
 from services.slots import SlotService
+from services.submit import SubmitService
 from services.submits import Submits
 from services.work import pipelined
 from services.writing import OnJobEnded
+
+if TYPE_CHECKING:
+    from orchestrator.bus import Bus
 
 log = logging.getLogger(__name__)
 
@@ -213,7 +218,19 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         life=life,
         webhook_loop=webhook_loop,
         desk=desk,
+        bus=_bus(settings, owner_id, pool, identity, business.submits),
     )
+
+
+def _bus(
+    settings: OrchestratorSettings, owner_id: str, pool: AsyncPool, identity: Identity, submits: SubmitService
+) -> "Bus | None":
+    """Return what goes through Service Bus; a process without one does not pay for the SDK."""
+    if not settings.uses_service_bus:
+        return None
+    from orchestrator.bus import Bus
+
+    return Bus.of(settings, owner_id, pool, identity, submits)
 
 
 def _pool(settings: OrchestratorSettings, owner_id: str) -> AsyncPool:
@@ -277,6 +294,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await ctx.pool.open()
     ctx.heartbeat.start()
     ctx.listener.start()
+    if ctx.bus is not None:
+        ctx.bus.start()
     task = asyncio.create_task(_run(ctx), name="loop")
     chores = asyncio.create_task(upkeep(_chores(ctx)), name="upkeep")
     watched = (ctx.pauses.release_held, ctx.dead_letters.take_over, ctx.slots.sweep)
@@ -292,6 +311,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         hooks.cancel()
         await drain(ctx, task)
         task.cancel()
+        if ctx.bus is not None:
+            await ctx.bus.close()
         await depart(ctx)
         await ctx.desk.close()
         await ctx.listener.close()

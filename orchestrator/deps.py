@@ -8,7 +8,7 @@ body = await json_body(request)  |  await parsed(request, Model)
 
 import json
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
@@ -40,6 +40,9 @@ from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
 from services.slots import SlotService
 from services.submits import Submits
+
+if TYPE_CHECKING:
+    from orchestrator.bus import Bus
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_CALLBACK_BYTES = 64 * 1024 * 1024
@@ -83,6 +86,8 @@ class Context:
     life: Life
     webhook_loop: WebhookLoop
     desk: PayloadDesk
+    bus: "Bus | None"
+    """What goes through Service Bus; None where the queue is the database's own."""
 
 
 def context(request: Request) -> Context:

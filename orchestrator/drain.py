@@ -23,6 +23,12 @@ async def drain(ctx: Context, loop_task: asyncio.Task[None]) -> None:
     ctx.waiters.close()
     ctx.offers.close_all()
     try:
+        if ctx.bus is not None:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await ctx.bus.stop_taking()
+    except TimeoutError:
+        log.warning("the broker keeps what was received until its locks end")
+    try:
         async with asyncio.timeout(RELEASE_SECONDS):
             await asyncio.shield(loop_task)
             released = await ctx.recover.release_jobs()

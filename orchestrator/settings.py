@@ -5,9 +5,10 @@ from pathlib import Path
 from pydantic import Field, SecretStr
 
 from edge.settings import IdentitySettings
+from messaging.settings import QueueSettings
 
 
-class OrchestratorSettings(IdentitySettings):
+class OrchestratorSettings(IdentitySettings, QueueSettings):
     """Names are the environment's, in lower case."""
 
     orchestrator_host: str = Field("127.0.0.1", description="Address to listen on.")
@@ -33,3 +34,9 @@ class OrchestratorSettings(IdentitySettings):
     public_serving_url: str = Field(description="Where partners reach tiles, STAC and downloads.")
     public_gateway_url: str = Field(description="Where partners submit and poll.")
     allow_rebuild: bool = Field(False, description="Lets bootstrap drop everything; with ENVIRONMENT=development only.")
+    service_bus_jobs_queue: str = Field(
+        "orchestrator-jobs", description="Queue of submits with their callers' tokens, where there is a Service Bus."
+    )
+    service_bus_max_unclaimed: int = Field(
+        1000, ge=10, le=100_000, description="Tasks of a queue that are left to the broker at a time, unclaimed."
+    )

@@ -178,3 +178,15 @@ class AttemptRepository:
             (queue,),
         )
         return {row[0]: row[1] for row in await cursor.fetchall()}
+
+    async def unclaimed_beyond(self, queue: str) -> int:
+        """Return how many queued attempts of a queue have no message in the outbox: a broker has theirs."""
+        cursor = await self._conn.execute(
+            """
+            SELECT (SELECT count(*) FROM dagapp.dag_attempts WHERE queue = %(queue)s AND state = 'queued')
+                - (SELECT count(*) FROM dagqueue.messages WHERE queue = %(queue)s)
+            """,
+            {"queue": queue},
+        )
+        row = await cursor.fetchone()
+        return 0 if row is None else max(0, int(row[0]))

@@ -46,18 +46,44 @@ class DeadLetterRepository:
             )
             return await cursor.fetchall()
 
-    async def store(self, letters: Sequence[Mapping[str, Any]]) -> None:
-        """Store letters: columns of `dag_dead_letters` by their names."""
-        await self._conn.execute(
+    async def store(self, letters: Sequence[Mapping[str, Any]]) -> Sequence[int]:
+        """Store letters, columns of `dag_dead_letters` by their names, and return their ids in the same order."""
+        cursor = await self._conn.execute(
             """
             INSERT INTO dagapp.dag_dead_letters
                 (message_id, queue, task_id, job_id, body, reason, classification, delivery_count, dead_at)
             SELECT message_id, queue, task_id, job_id, body, reason, classification, delivery_count, dead_at
-            FROM jsonb_to_recordset(%s::jsonb) AS l(
+            FROM ROWS FROM (jsonb_to_recordset(%s::jsonb) AS (
                 message_id text, queue text, task_id text, job_id text, body jsonb, reason text, classification text,
-                delivery_count integer, dead_at timestamptz)
+                delivery_count integer, dead_at timestamptz)) WITH ORDINALITY AS l
+            ORDER BY ordinality
+            RETURNING dead_letter_id
             """,
             (document(letters),),
+        )
+        return [row[0] for row in await cursor.fetchall()]
+
+    async def bring(self, letter: Mapping[str, Any]) -> None:
+        """Put a letter of a broker into the queue's table, once for each time that it was set aside.
+
+        `letter` is {message_id, queue, task_id, body, reason, delivery_count, enqueued_at}.
+        """
+        await self._conn.execute(
+            """
+            INSERT INTO dagqueue.dead_letters (message_id, queue, task_id, body, reason, delivery_count, enqueued_at)
+            SELECT l.message_id, l.queue, l.task_id, l.body, l.reason, l.delivery_count, l.enqueued_at
+            FROM jsonb_to_recordset(%s::jsonb) AS l(
+                message_id text, queue text, task_id text, body jsonb, reason text, delivery_count integer,
+                enqueued_at timestamptz)
+            WHERE NOT EXISTS (
+                    SELECT FROM dagqueue.dead_letters AS w
+                    WHERE w.queue = l.queue AND w.message_id = l.message_id AND w.reason = l.reason)
+                AND NOT EXISTS (
+                    SELECT FROM dagapp.dag_dead_letters AS d
+                    WHERE d.resolved_at IS NULL AND d.queue = l.queue AND d.message_id = l.message_id
+                        AND d.reason = l.reason)
+            """,
+            (document([letter]),),
         )
 
     async def put_failures(self, results: Sequence[TaskResultRow]) -> None:

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 BATCH = 100
 LOCK_SECONDS = 1.0
 
+OURSELVES = "geodag"
+"""Who settles letters that no operator needs to see."""
 REPLAYED = "replayed"
 DISCARDED = "discarded"
 ATTEMPT_OVER = "attempt_over"
@@ -61,12 +63,15 @@ class DeadLetterService:
             attempts = await (await AttemptRepository(conn).lock([one.task_id for one in arrived])).rows()
             now = (await (await clock(conn)).rows())[0]
             judged = [_judge(one, {attempt.task_id: attempt for attempt in attempts}) for one in arrived]
-            await DeadLetterRepository(conn).store([_row(one) for one in judged])
+            stored = await DeadLetterRepository(conn).store([_row(one) for one in judged])
             await EventRepository(conn).append([_event(one, now) for one in judged if one.attempt is not None])
             await self._fail(conn, judged, now)
         for one in judged:
             kind = one.verdict.kind.value
             log.warning("dead letter", extra={"message_id": one.arrived.message_id, "kind": kind})
+        for one, letter_id in zip(judged, stored, strict=True):
+            if one.verdict.again:
+                await self.replay(letter_id, OURSELVES, "the broker gave up delivering it")
         return len(judged)
 
     async def _fail(self, conn: Connection, judged: Sequence[_Judged], now: datetime) -> None:

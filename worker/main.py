@@ -12,6 +12,7 @@ from psycopg import AsyncConnection
 from core.errors import GeodagError
 from core.handlers_catalog import CATALOG
 from core.outgoing import OutgoingPolicy
+from core.ports import TaskReceiver
 from edge.fetching import SourceClient
 from edge.heap import settle_heap
 from handlers.registry import IMPLEMENTATIONS
@@ -44,9 +45,13 @@ async def serve(settings: WorkerSettings) -> None:
         async def connect_to_listen() -> AsyncConnection:
             return await listen(settings.listen_conninfo, name=f"{name}-listener")
 
-        receiver = PostgresTaskReceiver(
-            connect, connect_to_listen, queue=settings.worker_queue, consumer_id=os.urandom(8).hex()
-        )
+        receiver: TaskReceiver
+        if settings.uses_service_bus:
+            receiver = _service_bus_receiver(settings)
+        else:
+            receiver = PostgresTaskReceiver(
+                connect, connect_to_listen, queue=settings.worker_queue, consumer_id=os.urandom(8).hex()
+            )
         blobs = FolderBlobRepository(settings.blob_root)
         policy = OutgoingPolicy(allow_loopback=settings.source_allow_loopback)
         outside = Outside(
@@ -59,6 +64,15 @@ async def serve(settings: WorkerSettings) -> None:
             listens=lambda: receiver.hears,
         )
         await Worker(settings, outside, logging.getLogger("worker")).run(stop)
+
+
+def _service_bus_receiver(settings: WorkerSettings) -> TaskReceiver:
+    """Return the receiver of a worker at Service Bus; a process without one does not pay for the SDK."""
+    from messaging.servicebus import ServiceBus
+    from messaging.servicebus_tasks import ServiceBusTaskReceiver
+
+    bus = ServiceBus.of(settings)
+    return ServiceBusTaskReceiver(bus.reader(settings.worker_queue), closing=bus.close)
 
 
 def _leave(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

@@ -6,10 +6,10 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from core.handlers_catalog import KNOWN_QUEUES, RunMode
-from repositories.settings import DatabaseSettings
+from messaging.settings import QueueSettings
 
 
-class WorkerSettings(DatabaseSettings):
+class WorkerSettings(QueueSettings):
     """What `python -m worker.main` reads; POSTGRES_* are those of role `geodag_worker`."""
 
     worker_queue: str = Field(description="The queue this worker receives from.")

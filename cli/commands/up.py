@@ -17,7 +17,7 @@ from rich.text import Text
 from cli.errors import CliError, ExitCode
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import console, key_value_table, show
-from cli.stack.layout import REPOSITORY, Home
+from cli.stack.layout import REPOSITORY, Home, QueueKind, Shape
 from cli.stack.logs import LogTail, last_lines
 from cli.stack.processes import ProcessId, wait_until
 from cli.stack.stack import AlreadyRunning, Stack, StackError, StartAborted, read_state, stop_leftovers
@@ -59,6 +59,9 @@ class Printer:
 def up(
     home: HomeOption = DEFAULT_HOME,
     detach: Annotated[bool, typer.Option("--detach", help="Return once everything is ready.")] = False,
+    queue: Annotated[
+        QueueKind, typer.Option(help="What carries the tasks: the database, or a peer of Azure Service Bus.")
+    ] = QueueKind.POSTGRES,
     as_json: JsonOption = False,
 ) -> None:
     """Start the whole platform on this machine and stop it on Ctrl-C; a second `up` only prints the addresses."""
@@ -67,10 +70,10 @@ def up(
         wait_for_ready(home, None)
         show_urls(home, "geodag is already running", as_json=as_json)
     elif detach:
-        _start_detached(home)
+        _start_detached(home, queue)
         show_urls(home, "geodag is running", as_json=as_json)
     else:
-        _run_in_foreground(home)
+        _run_in_foreground(home, queue)
 
 
 def down(home: HomeOption = DEFAULT_HOME) -> None:
@@ -115,12 +118,12 @@ def wait_for_ready(home: Path, child: "subprocess.Popen[bytes] | None") -> None:
         raise StackFailed(f"the stack did not become ready\n{tail}")
 
 
-def _start_detached(home: Path) -> None:
+def _start_detached(home: Path, queue: QueueKind) -> None:
     log_file = Home(home.resolve()).log("up")
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with log_file.open("ab") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "cli.main", "up", "--home", str(home.resolve())],
+            [sys.executable, "-m", "cli.main", "up", "--home", str(home.resolve()), "--queue", queue],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -130,9 +133,10 @@ def _start_detached(home: Path) -> None:
     wait_for_ready(home, child)
 
 
-def _run_in_foreground(home: Path) -> None:
-    printer = Printer(("postgres", *Stack(home).shape.part_names))
-    stack = Stack(home, report=printer.event)
+def _run_in_foreground(home: Path, queue: QueueKind) -> None:
+    shape = Shape(queue=queue)
+    printer = Printer(("postgres", *shape.part_names))
+    stack = Stack(home, shape=shape, report=printer.event)
     with _signals(stack) as stopping, _following(stack, printer):
         try:
             stack.start()

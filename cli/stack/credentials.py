@@ -39,6 +39,8 @@ class Credentials(BaseModel):
     upload_key: str = Field(description="HMAC key of upload addresses.", repr=False)
     secrets_key: str = Field(default="", description="Base64 key that seals secrets in the database.", repr=False)
 
+    service_bus_key: str = Field(default="", description="Base64 key of the Service Bus peer.", repr=False)
+
     def key_file(self) -> KeyFile:
         """Return what the servers may know: digests, subjects and roles."""
         return KeyFile(keys=tuple(_entry(subject, self.keys[subject]) for subject in KEY_OWNERS))
@@ -78,6 +80,7 @@ def ensure_credentials(home: Path) -> Credentials:
         passwords=_missing(LOGIN_ROLES, known.passwords if known else {}, ""),
         upload_key=known.upload_key if known else secrets.token_hex(32),
         secrets_key=(known.secrets_key if known else "") or base64.b64encode(secrets.token_bytes(32)).decode(),
+        service_bus_key=(known.service_bus_key if known else "") or base64.b64encode(secrets.token_bytes(32)).decode(),
     )
     if credentials != known:
         write_json(credentials_path(home), credentials.model_dump(mode="json"), PRIVATE)

@@ -4,8 +4,10 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
+from cli.stack import servicebus
 from cli.stack.credentials import Credentials, keys_path
 from cli.stack.ports import HOST
 from cli.stack.processes import PartSpec
@@ -15,9 +17,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
 DATABASE = "geodag"
 UPLOAD_MAX_BYTES = 50 * 1024**3
+WITHOUT_SETTINGS = frozenset({"balancer", "servicebus"})
+"""Kinds of parts that are configured by their arguments."""
 WORKER_QUEUES = {"light": LIGHT_QUEUE, "heavy": HEAVY_QUEUE}
 
 Settings = Mapping[str, str]
+
+
+class QueueKind(StrEnum):
+    """What carries the tasks of a stack."""
+
+    POSTGRES = "postgres"
+    SERVICEBUS = "servicebus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,7 @@ class Shape:
     heavy: int = 1
     gateway: bool = True
     serving: bool = True
+    queue: QueueKind = QueueKind.POSTGRES
     overrides: Mapping[str, Settings] = field(default_factory=dict)
 
     @property
@@ -46,7 +58,8 @@ class Shape:
     def part_names(self) -> tuple[str, ...]:
         """Return every part in the order of its start; the database is not one of them."""
         fronts = (("gateway",) if self.gateway else ()) + (("serving",) if self.serving else ())
-        return (*self.orchestrator_names, "balancer", *fronts, *self.worker_names)
+        peers = ("servicebus",) if self.queue is QueueKind.SERVICEBUS else ()
+        return (*peers, *self.orchestrator_names, "balancer", *fronts, *self.worker_names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +138,8 @@ class Plan:
         )
 
     def _argv(self, kind: str) -> list[str]:
+        if kind == "servicebus":
+            return servicebus.argv(self.ports[kind], self.home.root / "servicebus.journal")
         modules = {
             "orchestrator": "orchestrator.main",
             "worker": "worker.main",
@@ -147,15 +162,19 @@ class Plan:
         inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
         environment = inherited | {"PYTHONUNBUFFERED": "1"} | self._settings(name, kind)
         for key in ("all", kind, name):
-            if kind != "balancer":
+            if kind not in WITHOUT_SETTINGS:
                 environment |= self.shape.overrides.get(key, {})
         return environment
 
     def _settings(self, name: str, kind: str) -> dict[str, str]:
+        if kind == "servicebus":
+            return dict(servicebus.environment(self.credentials.service_bus_key))
         if kind == "balancer":
             return {}
         common = {"LOG_LEVEL": "INFO", "LOG_FORMAT": "text", "ENVIRONMENT": "production", "BUILD_ID": "local"}
         common |= self._database(kind)
+        if kind in {"worker", "orchestrator"}:
+            common |= self._queue()
         if kind == "worker":
             return common | self._worker(name)
         common["API_KEYS_FILE"] = str(keys_path(self.home.root))
@@ -171,6 +190,12 @@ class Plan:
             "POSTGRES_USER": role,
             "POSTGRES_PASSWORD": self.credentials.passwords[role],
         }
+
+    def _queue(self) -> dict[str, str]:
+        if self.shape.queue is QueueKind.POSTGRES:
+            return {}
+        text = servicebus.connection_string(self.ports["servicebus"], self.credentials.service_bus_key)
+        return {"SERVICE_BUS_CONNECTION_STRING": text}
 
     def _orchestrator(self, name: str) -> dict[str, str]:
         return {

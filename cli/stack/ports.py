@@ -14,6 +14,7 @@ DEFAULT_PORTS: Mapping[str, int] = {
     "orchestrator-2": 8002,
     "worker-light-1": 8091,
     "worker-heavy-1": 8096,
+    "servicebus": 5672,
 }
 """What people meet on a fresh machine; 7071 is the port of the Azure Functions host."""
 

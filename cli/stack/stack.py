@@ -7,6 +7,7 @@ next one ends what a dead supervisor left (by pid *and* start time) and goes on 
 import fcntl
 import os
 import signal
+import socket
 import threading
 import time
 import urllib.error
@@ -21,6 +22,7 @@ from cli.stack.files import read_json, write_json
 from cli.stack.layout import Home, Plan, Shape, Urls, health_path, kind_of
 from cli.stack.ports import DEFAULT_PORTS, HOST, choose_ports
 from cli.stack.processes import ProcessId, end_stale, wait_until
+from cli.stack.servicebus import PeerMissing
 from cli.stack.supervisor import Report, Supervisor
 
 START_TIMEOUT_SECONDS = 120.0
@@ -125,6 +127,9 @@ class Stack:
             self._prepare()
             self._start_database()
             self._start_parts(timeout_seconds)
+        except PeerMissing as error:
+            self.stop()
+            raise StackError(str(error)) from error
         except BaseException:
             self.stop()
             raise
@@ -139,8 +144,8 @@ class Stack:
         if self._plan is not None:
             self._write_state("stopping")
         if self._supervisor is not None:
-            # Workers report to orchestrators when they drain.
-            self._supervisor.stop({*self.shape.orchestrator_names, "balancer"}, GRACE_SECONDS)
+            # Workers report to orchestrators when they drain, and give messages back.
+            self._supervisor.stop({*self.shape.orchestrator_names, "balancer", "servicebus"}, GRACE_SECONDS)
         if self._cluster is not None:
             self._report("postgres", "stopping")
             self._cluster.stop()
@@ -193,8 +198,10 @@ class Stack:
 
     def is_ready(self, name: str) -> bool:
         """Return whether one part says that it can work."""
-        url = f"http://{HOST}:{self.plan.ports[name]}{health_path(kind_of(name))}"
-        return self.supervisor.pid(name) is not None and answers(url)
+        if self.supervisor.pid(name) is None:
+            return False
+        port = self.plan.ports[name]
+        return listens(port) if name == "servicebus" else answers(f"http://{HOST}:{port}{health_path(kind_of(name))}")
 
     def acquire(self) -> None:
         """Become the one process that may touch this home, or raise AlreadyRunning."""
@@ -264,6 +271,15 @@ class Stack:
             "urls": {name: getattr(self.urls, name) for name in Urls.__slots__},
         }
         write_json(self.home.state_file, record)
+
+
+def listens(port: int) -> bool:
+    """Return whether somebody accepts connections at a port of this machine."""
+    try:
+        socket.create_connection((HOST, port), timeout=PROBE_TIMEOUT_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def answers(url: str) -> bool:

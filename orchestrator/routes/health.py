@@ -46,6 +46,7 @@ async def health(request: Request) -> Response:
         "build_id": ctx.settings.build_id,
         "draining": ctx.life.draining,
         "listener": "listening" if ctx.listener.hears.is_set() else "polling every 200 ms",
+        "queue": "postgres" if ctx.bus is None else ctx.bus.trouble or "servicebus",
         "loop_seconds_since_step": round(time.monotonic() - ctx.loop.pulse.finished_at, 3),
         "may_expire_leases": ctx.guard.may_expire_leases(time.monotonic()),
         "may_reclaim_jobs": ctx.guard.may_reclaim(time.monotonic()),

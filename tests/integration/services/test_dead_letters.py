@@ -57,6 +57,21 @@ async def test_its_job_runs_to_its_end_when_it_is_retried(engine: Engine, worker
     assert (await engine.job(job_id)).status is JobStatus.COMPLETED
 
 
+async def test_what_the_broker_gave_up_is_sent_again_by_itself(engine: Engine, worker: HandWorker) -> None:
+    job_id = await engine.create("echo_test")
+    message = await engine.message(job_id)
+    await bury(engine, message, message.model_dump(mode="json"), "MaxDeliveryCountExceeded")
+    assert await engine.dead_letters.take_over() == 1
+    assert await letters(engine) == []
+    (letter,) = await letters(engine, only_open=False)
+    assert (letter.classification, letter.resolution, letter.resolved_by) == ("undelivered", "replayed", "geodag")
+    await engine.advance(job_id)
+    again = await engine.message(job_id)
+    assert (again.task_id, again.dispatch_no) == (message.task_id, 2)
+    await worker.run(again)
+    assert (await engine.job(job_id)).status is JobStatus.COMPLETED
+
+
 async def test_a_forged_message_does_not_touch_the_task_it_names(engine: Engine, worker: HandWorker) -> None:
     job_id = await engine.create("echo_test")
     message = await engine.message(job_id)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from cli.stack.credentials import Credentials, ensure_credentials
-from cli.stack.layout import Home, Plan, Shape, kind_of
+from cli.stack.layout import Home, Plan, QueueKind, Shape, kind_of
+from cli.stack.servicebus import PeerMissing
 
 
 def make_plan(home: Path, shape: Shape | None = None) -> Plan:
@@ -20,11 +21,13 @@ def secrets_of(credentials: Credentials) -> list[str]:
         *credentials.passwords.values(),
         credentials.upload_key,
         credentials.secrets_key,
+        credentials.service_bus_key,
     ]
 
 
-def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
-    plan = make_plan(tmp_path)
+@pytest.mark.parametrize("queue", QueueKind)
+def test_no_secret_stands_on_a_command_line(tmp_path: Path, queue: QueueKind) -> None:
+    plan = make_plan(tmp_path, Shape(queue=queue))
     words = " ".join(" ".join(plan.spec(name).argv) for name in plan.shape.part_names)
     assert not [secret for secret in secrets_of(plan.credentials) if secret in words]
 
@@ -93,3 +96,22 @@ def test_parts_are_named_by_kind_size_and_number() -> None:
         "worker-heavy-1",
     )
     assert [kind_of(name) for name in shape.part_names[-2:]] == ["worker", "worker"]
+
+
+def test_a_stack_on_service_bus_starts_the_peer_first_and_only_those_who_use_it_know_where_it_is(
+    tmp_path: Path,
+) -> None:
+    plan = make_plan(tmp_path, Shape(queue=QueueKind.SERVICEBUS))
+    assert plan.shape.part_names[0] == "servicebus"
+    given = {name: plan.spec(name).environment for name in plan.shape.part_names}
+    knowing = {name for name, values in given.items() if "SERVICE_BUS_CONNECTION_STRING" in values}
+    assert knowing == {name for name in plan.shape.part_names if kind_of(name) in {"orchestrator", "worker"}}
+    assert f"sb://127.0.0.1:{plan.ports['servicebus']};" in given["worker-light-1"]["SERVICE_BUS_CONNECTION_STRING"]
+
+
+def test_a_stack_on_service_bus_outside_a_checkout_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.stack.servicebus.MAIN", tmp_path / "none")
+    with pytest.raises(PeerMissing, match="only a checkout"):
+        make_plan(tmp_path, Shape(queue=QueueKind.SERVICEBUS)).spec("servicebus")

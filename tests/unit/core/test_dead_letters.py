@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from core.dead_letters import Kind, Letter, judge, without_tokens
+from core.dead_letters import TOO_LARGE, Kind, Letter, Verdict, judge, without_tokens
 from core.ids import token_hash
 from core.models.engine import Attempt
 from core.statuses import AttemptState
@@ -40,6 +40,26 @@ def test_an_unreadable_message_fails_the_attempt_that_waits_for_it(body: Any) ->
 def test_a_refused_message_fails_it_when_the_token_proves_that_it_was_sent() -> None:
     verdict = judge(letter(), attempt())
     assert (verdict.kind, verdict.error and verdict.error.code) == (Kind.REFUSED, "MESSAGE_REFUSED")
+
+
+@pytest.mark.parametrize("reason", ["MaxDeliveryCountExceeded", "TTLExpiredException: too old"])
+def test_what_the_broker_gave_up_is_sent_again_until_its_third_dispatch(reason: str) -> None:
+    given_up = Letter(letter().message_id, BODY, reason)
+    verdict = judge(given_up, attempt())
+    assert (verdict.kind, verdict.error, verdict.again) == (Kind.UNDELIVERED, None, True)
+    last = Letter(letter(dispatch_no=3).message_id, {**BODY, "dispatch_no": 3}, reason)
+    verdict = judge(last, attempt(dispatch_no=3))
+    assert (verdict.error and verdict.error.code, verdict.again) == ("MESSAGE_UNDELIVERED", False)
+    assert judge(given_up, attempt(dispatch_no=3)) == Verdict(Kind.STALE)
+    assert judge(given_up, attempt(state=AttemptState.LEASED)) == Verdict(Kind.STALE)
+
+
+def test_what_is_too_large_for_the_broker_says_what_to_do() -> None:
+    verdict = judge(Letter(letter().message_id, BODY, f"{TOO_LARGE} the message has 3 bytes"), attempt())
+    assert verdict.error is not None
+    assert verdict.error.code == "MESSAGE_TOO_LARGE"
+    assert "3 bytes" in verdict.error.message
+    assert "blob" in (verdict.error.remediation or "")
 
 
 def test_a_forged_message_fails_nothing() -> None:
