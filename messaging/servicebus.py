@@ -142,8 +142,13 @@ async def _send(sender: ServiceBusSender, messages: Sequence[Outgoing]) -> int:
         batch = await sender.create_message_batch()
         count = sum(1 for _ in itertools.takewhile(partial(_fits, batch), messages))
         if count:
-            await sender.send_messages(batch, timeout=TRY_SECONDS)
-            return count
+            try:
+                await sender.send_messages(batch, timeout=TRY_SECONDS)
+            except MessageSizeExceededError:
+                if count > 1:
+                    return await _send(sender, messages[: count // 2])
+            else:
+                return count
     size = len(messages[0].body)
     raise PayloadTooLarge(f"the message has {size} bytes, and at most {batch.max_size_in_bytes} are taken", value=size)
 

@@ -41,6 +41,7 @@ class Shape:
     gateway: bool = True
     serving: bool = True
     queue: QueueKind = QueueKind.POSTGRES
+    broker_lock_seconds: float = 60.0
     overrides: Mapping[str, Settings] = field(default_factory=dict)
 
     @property
@@ -87,6 +88,11 @@ class Home:
     def workflows(self) -> Path:
         """Return the workflow definitions of the repository."""
         return REPOSITORY / "workflows"
+
+    @property
+    def peer_settings(self) -> Path:
+        """Return the file of the Service Bus peer's queues and key."""
+        return self.root / "servicebus.json"
 
     def log(self, part: str) -> Path:
         """Return the log file of a part."""
@@ -139,7 +145,7 @@ class Plan:
 
     def _argv(self, kind: str) -> list[str]:
         if kind == "servicebus":
-            return servicebus.argv(self.ports[kind], self.home.root / "servicebus.journal")
+            return servicebus.argv(self.ports[kind], self.home.peer_settings, self.home.root / "servicebus.journal")
         modules = {
             "orchestrator": "orchestrator.main",
             "worker": "worker.main",
@@ -167,9 +173,7 @@ class Plan:
         return environment
 
     def _settings(self, name: str, kind: str) -> dict[str, str]:
-        if kind == "servicebus":
-            return dict(servicebus.environment(self.credentials.service_bus_key))
-        if kind == "balancer":
+        if kind in WITHOUT_SETTINGS:
             return {}
         common = {"LOG_LEVEL": "INFO", "LOG_FORMAT": "text", "ENVIRONMENT": "production", "BUILD_ID": "local"}
         common |= self._database(kind)

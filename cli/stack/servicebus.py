@@ -4,9 +4,8 @@ It lives with the tests, which a checkout has and an installed package does not.
 """
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from cli.stack.ports import HOST
 from core.handlers_catalog import KNOWN_QUEUES
@@ -15,14 +14,15 @@ MODULE: Final = "tests.peers.servicebus"
 MAIN: Final = Path(__file__).resolve().parents[2].joinpath(*MODULE.split("."), "__main__.py")
 KEY_NAME: Final = "geodag"
 QUEUES: Final = (*sorted(KNOWN_QUEUES), "orchestrator-jobs")
-KEY_VARIABLE: Final = "SERVICEBUS_PEER_KEY"
+MAX_DELIVERIES: Final = 1000
+"""As in `infra/`: a task that fits nowhere at present comes back often."""
 
 
 class PeerMissing(Exception):
     """This is no checkout; the message says what is missing."""
 
 
-def argv(port: int, journal: Path) -> list[str]:
+def argv(port: int, settings: Path, journal: Path) -> list[str]:
     """Return how the peer is started.
 
     Raises:
@@ -30,13 +30,13 @@ def argv(port: int, journal: Path) -> list[str]:
     """
     if not MAIN.is_file():
         raise PeerMissing(f"--queue servicebus runs {MODULE}, which only a checkout of the repository has: no {MAIN}")
-    queues = [part for queue in QUEUES for part in ("--queue", queue)]
-    return [sys.executable, "-m", MODULE, "--port", str(port), "--journal", str(journal), *queues]
+    return [sys.executable, "-m", MODULE, "--port", str(port), "--settings", str(settings), "--journal", str(journal)]
 
 
-def environment(key: str) -> Mapping[str, str]:
-    """Return what its process has to know beside its arguments."""
-    return {KEY_VARIABLE: f"{KEY_NAME}={key}"}
+def settings(key: str, lock_seconds: float) -> dict[str, Any]:
+    """Return the peer's own settings: our queues, and the one key."""
+    queue = {"lock_seconds": lock_seconds, "max_delivery_count": MAX_DELIVERIES}
+    return {"queues": [{"name": name, **queue} for name in QUEUES], "keys": [{"name": KEY_NAME, "key": key}]}
 
 
 def connection_string(port: int, key: str) -> str:

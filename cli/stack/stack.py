@@ -16,10 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from cli.stack import servicebus
 from cli.stack.cluster import LOCAL_CONFIG, Cluster
 from cli.stack.credentials import Credentials, ensure_credentials
-from cli.stack.files import read_json, write_json
-from cli.stack.layout import Home, Plan, Shape, Urls, health_path, kind_of
+from cli.stack.files import PRIVATE, read_json, write_json
+from cli.stack.layout import Home, Plan, QueueKind, Shape, Urls, health_path, kind_of
 from cli.stack.ports import DEFAULT_PORTS, HOST, choose_ports
 from cli.stack.processes import ProcessId, end_stale, wait_until
 from cli.stack.servicebus import PeerMissing
@@ -228,6 +229,9 @@ class Stack:
         recorded = (read_json(self.home.state_file) or {}).get("ports", {})
         ports = self._choose_ports(names, {**self._wanted_ports, **recorded})
         self._plan = Plan(self.home, self.shape, ports, ensure_credentials(self.home.root))
+        if self.shape.queue is QueueKind.SERVICEBUS:
+            settings = servicebus.settings(self.credentials.service_bus_key, self.shape.broker_lock_seconds)
+            write_json(self.home.peer_settings, settings, PRIVATE)
         self._write_state("starting")
 
     def _choose_ports(self, names: tuple[str, ...], preferred: Mapping[str, int]) -> dict[str, int]:

@@ -19,8 +19,8 @@ from messaging.settings import QueueSettings
 from repositories import roles
 from repositories.attempts import AttemptRepository
 from repositories.database import AsyncPool, listen, transaction
+from tests.peers.servicebus.model import QueueSettings as PeerQueue
 from tests.peers.servicebus.peer import Peer, PeerSettings, running_peer
-from tests.peers.servicebus.queues import QueueSettings as PeerQueue
 from tests.support.databases import Database
 from tests.support.queues import QUEUE, QueueAdapter
 
