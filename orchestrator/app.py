@@ -175,8 +175,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         advance.writer, shelf, definitions, desk, lambda: owner_id if guard.registered and not life.draining else None
     )
     recover, pulse = RecoverService(pool, owner_id, settings.orchestrator_threshold_seconds), Pulse()
-    commands = CommandService(pool, advance, waiters.ended)
-    sealer = Seal(settings.secrets_key.get_secret_value())
+    commands, sealer = CommandService(pool, advance, waiters.ended), Seal(settings.secrets_key.get_secret_value())
     rooms = RoomService(PostgresTaskQueue(), ClaimService(pool, settings.lease_seconds, sealer))
     business = build_business(settings, pool, blobs, shelf.catalogue, jobs_service, waiters, commands, sealer)
     webhook_loop = WebhookLoop(business.webhooks)

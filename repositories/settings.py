@@ -17,7 +17,7 @@ from core.errors import GeodagError
 from repositories.logs import redact
 from repositories.managed_identity import ManagedIdentity
 
-PREFIXES: Final = ("ORCHESTRATOR_", "WORKER_", "GATEWAY_", "SERVING_", "DAG_")
+PREFIXES: Final = ("ORCHESTRATOR_", "WORKER_", "GATEWAY_", "SERVING_", "DAG_", "SERVICE_BUS_")
 """Names that start like this belong to geodag, so an unknown one is a typing error."""
 
 SHARED_NAMES: Final = frozenset(
@@ -29,6 +29,8 @@ SHARED_NAMES: Final = frozenset(
         "WORKER_JOURNAL_FILE", "WORKER_SERVICE_KEY", "DAG_CALLBACK_URL",
         "GATEWAY_HOST", "GATEWAY_PORT", "GATEWAY_SERVICE_KEY", "GATEWAY_WORKER_URLS", "GATEWAY_SERVING_URLS",
         "SERVING_HOST", "SERVING_PORT",
+        "SERVICE_BUS_FQDN", "SERVICE_BUS_CONNECTION_STRING", "SERVICE_BUS_CUSTOM_ENDPOINT", "SERVICE_BUS_CA_FILE",
+        "SERVICE_BUS_JOBS_QUEUE", "SERVICE_BUS_MAX_UNCLAIMED",
     }
 )  # fmt: skip
 """Names of all processes: several may share one environment, so another process's name is no error."""
