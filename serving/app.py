@@ -55,6 +55,11 @@ def _health_router(pool: SyncPool, settings: ServingSettings) -> APIRouter:
         """Answer while the process lives."""
         return Response("ok\n", media_type="text/plain")
 
+    @router.get("/health")
+    async def health() -> dict[str, str]:
+        """Say which build answers; a deployment compares it with what it deployed."""
+        return {"status": "ok", "build_id": settings.build_id}
+
     @router.get("/readyz", response_class=Response)
     def readyz() -> Response:
         """Answer 200 when versions can be looked up and files be read, else 503."""

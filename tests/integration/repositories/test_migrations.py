@@ -8,8 +8,10 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
+from orchestrator import migration
 from repositories import bootstrap, migrate, roles
 from repositories.migrate import Migration, MigrationError, load_migrations
+from repositories.settings import DatabaseSettings
 from tests.support.catalog import describe
 from tests.support.databases import PASSWORDS, Database, Server
 
@@ -157,3 +159,25 @@ async def test_an_empty_database_reports_everything_as_pending(server: Server) -
     assert len(status.pending) == len(load_migrations())
     assert status.pgstac_installed is None
     assert not status.ready
+
+
+async def test_the_migration_of_a_deployment_brings_an_empty_database_up_and_is_idempotent(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in database.environment(roles.DEPLOY).items():
+        monkeypatch.setenv(name, value)
+    settings = DatabaseSettings.load()
+    async with await AsyncConnection.connect(database.conninfo(roles.DEPLOY), autocommit=True) as conn:
+        await migrate.drop_all(conn)
+        await migration.run(settings)
+        assert (await migrate.status(conn)).ready
+        await migration.run(settings)
+        assert (await migrate.status(conn)).ready
+
+
+def test_a_migration_without_settings_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("POSTGRES_HOST", raising=False)
+    assert migration.main() == 2
+    assert "POSTGRES_HOST" in capsys.readouterr().err

@@ -297,3 +297,4 @@ def test_an_unknown_path_answers_with_problem_details(world: ServingWorld) -> No
 def test_health_is_open(world: ServingWorld) -> None:
     assert world.get("/livez").status == 200
     assert world.get("/readyz").status == 200
+    assert json.loads(world.get("/health").body) == {"status": "ok", "build_id": "dev"}
