@@ -129,11 +129,15 @@ class Loop:
             jobs = JobRepository(conn)
             found = [await jobs.due_results(self.owner_id, DUE_LIMIT), await jobs.due_timers(self.owner_id, DUE_LIMIT)]
             found.append(await jobs.due_grants(self.owner_id, DUE_LIMIT))
-            if self.guard.may_expire_leases(time.monotonic()):
-                found.append(await jobs.due_leases(self.owner_id, DUE_LIMIT))
+            may_expire = self.guard.may_expire_leases(time.monotonic())
+            leases = await jobs.due_leases(self.owner_id, DUE_LIMIT) if may_expire else None
             timer = await jobs.seconds_to_next_timer(self.owner_id)
             groups = [await pending.rows() for pending in found]
+            expired = [] if leases is None else await leases.rows()
             next_timer = (await timer.rows())[0]
+        if expired:
+            log.warning("leases expired", extra={"jobs": [job.job_id for job in expired][:10]})
+        groups.append(expired)
         due = {job.job_id: job for group in groups for job in group}
         return Look(list(due.values()), next_timer, any(len(group) == DUE_LIMIT for group in groups))
 

@@ -161,8 +161,11 @@ class AttemptRepository:
             )
             return await cursor.fetchall()
 
-    async def counts(self, queue: str) -> dict[str, int]:
-        """Return how many attempts of a queue are `queued`, `leased`, and queued but `held` by a pause."""
+    async def counts(self, queue: str) -> dict[str, tuple[int, float]]:
+        """Return how many attempts of a queue are `queued`, `leased`, and queued but `held` by a pause.
+
+        With each number stands for how many seconds the oldest of them has been there since it was queued.
+        """
         cursor = await self._conn.execute(
             """
             WITH switches AS MATERIALIZED (
@@ -171,13 +174,14 @@ class AttemptRepository:
             SELECT CASE WHEN a.state = 'queued' AND (j.paused_at IS NOT NULL OR EXISTS (
                     SELECT FROM switches WHERE switch = ANY(
                         ARRAY['all', 'workflow:' || j.workflow_id, 'queue:' || a.queue])))
-                THEN 'held' ELSE a.state END AS kind, count(*)
+                THEN 'held' ELSE a.state END AS kind, count(*),
+                extract(epoch FROM dagapp.clock() - min(a.queued_at))::double precision
             FROM dagapp.dag_attempts AS a JOIN dagapp.dag_jobs AS j ON j.job_id = a.job_id
             WHERE a.queue = %s AND a.state IN ('queued', 'leased') GROUP BY kind
             """,
             (queue,),
         )
-        return {row[0]: row[1] for row in await cursor.fetchall()}
+        return {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
 
     async def unclaimed_beyond(self, queue: str) -> int:
         """Return how many queued attempts of a queue have no message in the outbox: a broker has theirs."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,7 @@ CLAIM_GRACE_SECONDS = 0.7
 HANDLER_GRACE_SECONDS = 1.5
 REPORT_SECONDS = 1.3
 END_SECONDS = 0.5
+IDLE_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,22 @@ class Worker:
         ]
         offering = asyncio.create_task(self._offerer.run(), name="offers")
         loops += [offering] if self._settings.offered_slots else []
+        if self._settings.worker_exit_when_idle_seconds > 0:
+            loops.append(asyncio.create_task(self._idle(self._settings.worker_exit_when_idle_seconds), name="idle"))
         self._logger.info("worker started", extra={"worker_id": self._worker_id, "health_port": self.health_port})
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({stopping, *loops}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         offering.cancel()
         await self._drain(loops)
+
+    async def _idle(self, seconds: float) -> None:
+        """Return, which ends the worker, when for so long nothing ran and no result waited for its answer."""
+        busy_at = time.monotonic()
+        while (now := time.monotonic()) - busy_at < seconds:
+            await asyncio.sleep(min(IDLE_LOOK_SECONDS, seconds))
+            if len(self._table) or len(self._reporter):
+                busy_at = now
 
     async def _drain(self, loops: list[asyncio.Task[None]]) -> None:
         """Leave within five seconds: leases and checkpoints first, clean-up after."""

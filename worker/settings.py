@@ -24,6 +24,9 @@ class WorkerSettings(QueueSettings):
     worker_scratch_dir: Path = Field(description="Tasks work here; emptied at the start.")
     worker_health_host: str = Field("127.0.0.1", description="Address of the health server.")
     worker_health_port: int = Field(ge=0, le=65535, description="Port of the health server; 0 takes any.")
+    worker_exit_when_idle_seconds: float = Field(
+        0, ge=0, description="Ends by itself after so long without work, as a job of Container Apps must; 0: never."
+    )
     worker_heartbeat_seconds: float = Field(5.0, gt=0, le=60)
     worker_task_memory_bytes: int = Field(4 << 30, ge=0, description="Memory limit of a subprocess task; 0: none.")
     worker_journal_file: Path | None = Field(None, description="Every execution appends a line; for chaos tests.")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.routes import scale
 from tests.support.doors import Door
 from tests.support.engine import Engine
 from tests.support.waiting import await_until
@@ -39,11 +40,22 @@ async def test_what_is_no_switch_is_refused_by_name(standing: Door) -> None:
     assert (await turn(standing, "PUT", "all", {"surprise": 1}))[1]["field"] == "surprise"
 
 
-async def test_scale_does_not_count_what_is_held(door: Door) -> None:
-    await door.create("echo_test")
+async def test_scale_counts_leases_and_not_what_is_held(door: Door, engine: Engine) -> None:
+    jobs = [await door.create("echo_test") for _ in range(2)]
     path = "/api/v1/scale/functionapp-tasks"
-    assert (await door.get(path))["tasks"] == 1
+    assert (await door.get(path))["tasks"] == 2
+    await door.claim(await engine.message(jobs[0]))
     await turn(door, "PUT", "queue:functionapp-tasks")
-    assert await door.get(path) == {
-        "queue": "functionapp-tasks", "unclaimed": 0, "leased": 0, "tasks": 0, "held": 1,
-    }  # fmt: skip
+    answer = await door.get(path)
+    assert answer.pop("oldest_unclaimed_seconds") == 0
+    # No message is left that anybody may take, and there is work as long as the lease lives.
+    assert answer == {"queue": "functionapp-tasks", "unclaimed": 0, "leased": 1, "tasks": 1, "held": 1}
+
+
+async def test_a_task_that_waits_for_long_is_in_the_log(
+    door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(scale, "LONG_WAIT_SECONDS", 0.0)
+    await door.create("echo_test")
+    assert (await door.get("/api/v1/scale/functionapp-tasks"))["oldest_unclaimed_seconds"] > 0
+    assert [one.message for one in caplog.records if one.name == scale.__name__] == ["tasks wait for workers"]

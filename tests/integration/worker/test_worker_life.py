@@ -78,6 +78,13 @@ async def test_a_drain_gives_leases_back_with_checkpoints_within_five_seconds(
     assert os.listdir(environment["WORKER_SCRATCH_DIR"]) == [".lock"]
 
 
+async def test_a_worker_without_work_leaves_when_it_is_told_to(dispatch: Dispatcher) -> None:
+    await dispatch("job_a_0", "echo")
+    async with running(worker_exit_when_idle_seconds=1.5) as run:
+        await asyncio.wait_for(run.task, 20)
+    await dispatch.result("job_a_0", 0)
+
+
 async def test_a_drain_gives_unclaimed_messages_back(dispatch: Dispatcher) -> None:
     dispatch.orchestrator.failing["claims"] = 503
     async with running() as run:
