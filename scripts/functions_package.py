@@ -1,7 +1,8 @@
 """Makes the folder that is deployed as the Functions app, and a zip of it.
 
-`python -m scripts.functions_package [FOLDER]` (default `build/functions`): the tracked files that `.funcignore` lets
-through and `requirements.txt`, the gateway's part of the lock. Deploy it with `scripts/deploy.sh`, or with
+`python -m scripts.functions_package [FOLDER [FILE...]]` (default `build/functions`): the tracked files that
+`.funcignore` lets through, `requirements.txt`, which is the gateway's part of the lock, and further files of this
+deployment (`platforms.json`). Deploy it with `scripts/deploy.sh`, or with
 `func azure functionapp publish NAME` from within the folder.
 """
 
@@ -47,6 +48,8 @@ def main(arguments: list[str]) -> int:
     """Write the folder and the zip beside it."""
     folder = Path(arguments[0] if arguments else ROOT / "build" / "functions").resolve()
     names = write_package(folder)
+    for extra in arguments[1:]:
+        shutil.copy(extra, folder)
     archive = shutil.make_archive(str(folder), "zip", folder)
     print(f"functions_package: {len(names)} files in {folder}, {Path(archive).stat().st_size // 1024} KiB in {archive}")
     return 0
