@@ -109,8 +109,13 @@ GIVEN_BY = {
     "WORKER_SERVICE_KEY": "a secret of the container app",
 }
 COMING = {
-    # Settings that the templates give before every process reads them.
+    # Settings of the templates and of this table before every process reads them.
     "SERVICE_BUS_FQDN",
+    "SERVICE_BUS_CONNECTION_STRING",
+    "SERVICE_BUS_CUSTOM_ENDPOINT",
+    "SERVICE_BUS_CA_FILE",
+    "SERVICE_BUS_JOBS_QUEUE",
+    "SERVICE_BUS_MAX_UNCLAIMED",
 }
 DEFAULTS_ARE_RIGHT = {
     # Settings that Azure needs no value for.
@@ -125,6 +130,11 @@ DEFAULTS_ARE_RIGHT = {
     "ALLOW_REBUILD": "never in production",
     "UPLOAD_MAX_BYTES": "",
     "SOURCE_MAX_BYTES": "",
+    "SERVICE_BUS_CONNECTION_STRING": "identities need none",
+    "SERVICE_BUS_CUSTOM_ENDPOINT": "for peers",
+    "SERVICE_BUS_CA_FILE": "for peers",
+    "SERVICE_BUS_JOBS_QUEUE": "",
+    "SERVICE_BUS_MAX_UNCLAIMED": "",
     "WORKER_ID": "one of its own at every start",
     "WORKER_HEARTBEAT_SECONDS": "",
     "WORKER_TASK_MEMORY_BYTES": "",
