@@ -135,11 +135,19 @@ def answer_of(url: str, key: str | None = None) -> tuple[int, Any]:
     request = urllib.request.Request(url, headers={"X-API-Key": key} if key else {})
     try:
         with urllib.request.urlopen(request, timeout=3) as reply:
-            return reply.status, json.loads(reply.read() or b"null")
+            return reply.status, _parsed(reply.read())
     except urllib.error.HTTPError as error:
         return error.code, None
-    except (OSError, ValueError):
+    except OSError:
         return 0, None
+
+
+def _parsed(body: bytes) -> Any:
+    """Return JSON as what it stands for; serving's probes answer in plain words."""
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body.decode()
 
 
 def serves(

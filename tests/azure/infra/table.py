@@ -108,15 +108,6 @@ GIVEN_BY = {
     "IDENTITY_HEADER": "Azure",
     "WORKER_SERVICE_KEY": "a secret of the container app",
 }
-COMING = {
-    # Settings of the templates and of this table before every process reads them.
-    "SERVICE_BUS_FQDN",
-    "SERVICE_BUS_CONNECTION_STRING",
-    "SERVICE_BUS_CUSTOM_ENDPOINT",
-    "SERVICE_BUS_CA_FILE",
-    "SERVICE_BUS_JOBS_QUEUE",
-    "SERVICE_BUS_MAX_UNCLAIMED",
-}
 DEFAULTS_ARE_RIGHT = {
     # Settings that Azure needs no value for.
     "POSTGRES_PASSWORD": "identities have none",

@@ -106,7 +106,7 @@ def test_settings_of_a_process_are_those_of_its_class(templates: dict[str, Templ
     kind, name, variable = PROCESSES[process]
     given: Mapping[str, Any] = templates[name].variable(variable)
     known = {field.upper(): field_info for field, field_info in kind.model_fields.items()}
-    assert given.keys() <= known.keys() | table.COMING, "unknown settings; see docs/configuration.md"
+    assert given.keys() <= known.keys(), "unknown settings; see docs/configuration.md"
     if process == "migration":
         return
     missing = known.keys() - given.keys() - table.GIVEN_BY.keys() - table.DEFAULTS_ARE_RIGHT.keys()
@@ -120,7 +120,7 @@ def test_settings_of_a_process_are_those_of_its_class(templates: dict[str, Templ
 def test_the_table_of_settings_names_none_that_is_gone() -> None:
     known = {field.upper() for kind, _, _ in PROCESSES.values() for field in kind.model_fields}
     assert table.GIVEN_BY.keys() <= known
-    assert table.DEFAULTS_ARE_RIGHT.keys() <= known | table.COMING
+    assert table.DEFAULTS_ARE_RIGHT.keys() <= known
 
 
 def test_each_process_has_its_own_database_role(templates: dict[str, Template]) -> None:
