@@ -96,16 +96,13 @@ def _update_disposition(request: Request, queue: Queue, now: float) -> Answer:
 
 
 def _schedule(request: Request, queue: Queue, now: float) -> Answer:
-    limit = request.connection.peer.max_message_bytes
     entries = request.arguments.get("messages")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise BrokerError(ARGUMENT, "messages is a list of maps")
     try:
-        envelopes = [parse(bytes(entry["message"])) for entry in entries if len(entry["message"]) <= limit]
+        envelopes = [parse(bytes(entry["message"])) for entry in entries]
     except (DecodeError, KeyError, TypeError) as problem:
         raise BrokerError(DECODE, f"a message cannot be read: {problem}") from problem
-    if len(envelopes) < len(entries):
-        raise BrokerError(ARGUMENT, f"a message is larger than {limit} bytes")
     return 200, {"sequence-numbers": Array(tuple(queue.schedule(envelope, now).sequence for envelope in envelopes))}
 
 
