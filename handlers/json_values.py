@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from core.dag.json_values import MAX_DEPTH, MAX_INTEGER_BITS
+from core.dag.json_values import MAX_DEPTH, MAX_INTEGER_BITS, is_plain
 from core.errors import GeodagError
 
 
@@ -33,7 +33,8 @@ def to_json(value: Any, path: str = "output", depth: int = 0) -> Any:
         case float():
             return _finite(float(value), path)
         case BaseModel():
-            return to_json(value.model_dump(by_alias=True), path, depth)
+            dumped = value.model_dump(by_alias=True)
+            return dumped if is_plain(dumped, depth) else to_json(dumped, path, depth)
         case Mapping():
             return {_key(key, path): to_json(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
         case list() | tuple():

@@ -4,6 +4,7 @@ Names are resolved only when a handler runs, in the process it runs in: the work
 imports nothing but the module it needs.
 """
 
+import functools
 import importlib
 from collections.abc import Mapping
 from typing import Any, Final
@@ -35,6 +36,7 @@ WALKS: Final[Mapping[str, str]] = {"raster.inspect": "handlers.raster.peek:walk_
 """Handler with a `peeked` param -> `module:function` that reads the header of what lies behind it."""
 
 
+@functools.cache
 def resolve(target: str) -> Any:
     """Import and return what `module:attribute` names."""
     module, _, attribute = target.partition(":")

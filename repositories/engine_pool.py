@@ -32,12 +32,11 @@ from repositories.piped import PipedConnection
 PREPARE_THRESHOLD = sys.maxsize
 """Only transactions that are piped prepare. If psycopg prepared too, it would deallocate all statements, theirs with
 its own, after every rollback."""
-OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off"
-"""A scan that cannot be avoided seems so dear that the server would compile the plan, were it not told not to."""
+OPTIONS = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off"
+"""Messages are read in the order of their index, from its start: a bitmap would read them all, to be sorted.
 
-
-QUEUE_OPTIONS = f"{OPTIONS} -c enable_bitmapscan=off"
-"""Messages are read in the order of their index, from its start, and not all of them to be sorted."""
+A scan that cannot be avoided seems so dear that the server would compile the plan, were it not told not to.
+"""
 
 
 async def queue_connection(dsn: Dsn, *, name: str, pooled: bool) -> AsyncConnection[Any]:
@@ -50,7 +49,7 @@ async def queue_connection(dsn: Dsn, *, name: str, pooled: bool) -> AsyncConnect
     base = await asked(dsn)
     with translated():
         return await AsyncConnection.connect(
-            make_conninfo(base, name), autocommit=True, prepare_threshold=0, options=QUEUE_OPTIONS
+            make_conninfo(base, name), autocommit=True, prepare_threshold=0, options=OPTIONS
         )
 
 

@@ -26,6 +26,8 @@ PAGE = 500
 """Children read at once."""
 LINES_BYTES = 1 << 20
 """JSON of items that are stored by one transaction, but for the last line."""
+PART_BYTES = 1 << 18
+"""What is stored at once of an aggregate."""
 READ_BYTES = 16 << 20
 """An output that has to be looked into may not be larger."""
 PAUSES = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -174,6 +176,12 @@ def _ref(stored: dict[str, Any] | None) -> PayloadRef | None:
 
 
 async def _chained(head: bytes, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield head
+    """Yield the same bytes in parts of some size: storing a part costs much more than a small output."""
+    held, size = [head], len(head)
     async for part in parts:
-        yield part
+        held.append(part)
+        size += len(part)
+        if size >= PART_BYTES:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)

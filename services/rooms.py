@@ -55,7 +55,7 @@ class Room:
         An attempt that may go on from a checkpoint takes the way through the queue, whose claim looks for it.
         """
         attempt, message = task
-        if attempt.queue != self.request.worker.queue or attempt.attempt > 0 or not runs_inline(attempt.handler):
+        if attempt.queue != self.request.worker.queue or attempt.attempt > 0 or not is_small(message):
             return None
         if self.free.slots <= len(self.taken) or self.free.take(attempt) is not None:
             return None
@@ -79,10 +79,14 @@ class Room:
         return attempt.model_copy(update=leased)
 
 
-def runs_inline(handler: str) -> bool:
-    """Return whether a handler runs in the worker's event loop and needs nothing that only a claim brings."""
-    spec = CATALOG.get(handler)
-    return spec is not None and spec.mode is RunMode.INLINE and not spec.fetches
+def is_small(message: TaskMessage) -> bool:
+    """Return whether a task may run beside a thousand others: in the event loop, with nothing large or scarce.
+
+    What fetches a file, writes to the database or reads large params takes one of the worker's few slots.
+    """
+    spec = CATALOG.get(message.handler)
+    inline = spec is not None and spec.mode is RunMode.INLINE and not spec.fetches and not spec.database
+    return inline and message.params_ref is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ class RoomService:
 
     async def claim(self, conn: Connection, room: Room) -> None:
         """Claim what was taken; a message goes with its claim, whatever the answer, unless that says to keep it."""
-        wanted = [one for one in room.taken if one.message is not None and runs_inline(one.message.handler)]
+        wanted = [one for one in room.taken if one.message is not None and is_small(one.message)]
         if not wanted:
             return
         messages = {one.message.task_id: one.message for one in wanted if one.message is not None}
@@ -166,10 +170,11 @@ class Placed:
 
 
 def place(tasks: Sequence[Task], rooms: Sequence[Room], now: datetime) -> Placed:
-    """Lease new tasks to whoever has room, and leave the others to the queue."""
+    """Lease new tasks to those who have room, in turns, and leave the others to the queue."""
     placed = Placed()
-    for task in tasks:
-        attempt = next((found for room in rooms if (found := room.lease(task, now)) is not None), None)
+    for number, task in enumerate(tasks):
+        turns = (rooms[(number + turn) % len(rooms)] for turn in range(len(rooms)))
+        attempt = next((found for room in turns if (found := room.lease(task, now)) is not None), None)
         if attempt is None:
             placed.queued.append(task[1])
         else:

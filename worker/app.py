@@ -73,7 +73,7 @@ class Worker:
             self._logger.info("scratch leftovers removed", extra={"count": count})
         self._draining = False
         self._worker_id = settings.worker_id or f"{socket.gethostname()}-{os.urandom(4).hex()}"
-        self._slots = Slots(settings.worker_slots_inline, lambda: len(self._pool))
+        self._slots = Slots(settings.worker_slots_inline, lambda: len(self._pool), settings.worker_credit)
         self._table = TaskTable()
         self._client = CallbackClient(settings.callback_urls, settings.worker_service_key.get_secret_value())
         store = ResultLog(settings.worker_state_dir, logger)
@@ -237,15 +237,7 @@ class Worker:
 
     def _make_intake(self) -> Intake:
         enabled = self._settings.paced_by is RunMode.INLINE
-        offered = self._settings.offered_slots * len(self._settings.offer_urls)
-        return Intake(
-            self._outside.catalog,
-            self._slots,
-            self._supervisor.begin,
-            self._capacity,
-            enabled=enabled,
-            offered=offered,
-        )
+        return Intake(self._outside.catalog, self._slots, self._supervisor.begin, self._capacity, enabled=enabled)
 
     def _make_offerer(self) -> Offerer:
         key, slots = self._settings.worker_service_key.get_secret_value(), self._settings.offered_slots

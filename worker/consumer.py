@@ -106,7 +106,7 @@ class Consumer:
             await self._slots.wait_free(self._settings.paced_by)
             await self._intake.wait_turn(self._reported)
             free = self._slots.free(self._settings.paced_by)
-        return await self._receiver.receive(self._intake.promise(free), RECEIVE_SECONDS)
+        return await self._receiver.receive(free, RECEIVE_SECONDS)
 
     async def _handle(self, deliveries: Sequence[Delivery]) -> None:
         free = self._settings.capacity()
@@ -115,7 +115,6 @@ class Consumer:
             for delivery in deliveries:
                 if (want := await self._sort(delivery)) is not None:
                     wanted.append(want)
-            self._intake.promise(0)
             answers = list(await self._claim(wanted, free)) if wanted else []
             while wanted:
                 await self._act(wanted.pop(0), answers.pop(0) if answers else None)
@@ -174,7 +173,7 @@ class Consumer:
         outcome = answer.outcome if answer is not None else ClaimOutcome.NO_FIT
         if answer is not None and outcome is ClaimOutcome.GRANTED:
             self._settler.complete(want.delivery)
-            self._supervisor.begin(want.message, want.spec, answer)
+            self._supervisor.begin(want.message, want.spec, answer, want.spec.mode)
             return
         self._slots.give(want.spec.mode)
         if outcome is ClaimOutcome.UNKNOWN:

@@ -1,7 +1,6 @@
 """Runs one granted task, inline or in a subprocess, and turns whatever happens into a result."""
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pydantic_core
 from pydantic import BaseModel, ValidationError
 
 from core.errors import Classification, ErrorDetail, Finding, GeodagError, ParameterInvalid
@@ -98,8 +98,10 @@ class Executor:
         try:
             produced = await self._produce(task)
             output = _checked_output(task, produced.output)
-            async with _until(task.deadline):
-                ref = await self._tools.values.keep(task, output)
+            ref = None
+            if (large := self._tools.values.large(task, output)) is not None:
+                async with _until(task.deadline):
+                    ref = await self._tools.values.keep(task, large)
         except TaskCancelled:
             if task.stop.is_set():
                 return None
@@ -122,8 +124,9 @@ class Executor:
         )
 
     async def _produce(self, task: RunningTask) -> _Produced:
-        async with _until(task.deadline):
-            task.message = await self._tools.values.message_of(task)
+        if task.message.params_ref is not None:
+            async with _until(task.deadline):
+                task.message = await self._tools.values.message_of(task)
         params = _checked_params(task)
         if task.spec.mode is RunMode.INLINE:
             return await self._run_inline(task, params)
@@ -271,7 +274,7 @@ async def _until(deadline: float) -> AsyncIterator[None]:
 def _checked_params(task: RunningTask) -> BaseModel:
     """Return the params as the handler's model; JSON mode, so that a list may be a tuple and a string a date."""
     try:
-        return task.spec.params.model_validate_json(json.dumps(task.message.params))
+        return task.spec.params.model_validate_json(pydantic_core.to_json(task.message.params))
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "params"

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from core.wire import Beat, ExchangeRequest, ResultAnswer, ResultRequest, TaskResult, WorkerIdentity
 from worker.backoff import Backoff
@@ -10,7 +10,7 @@ from worker.client import CallbackClient, NoAnswer, Refused
 from worker.intake import Intake
 from worker.result_log import ResultLog
 
-MAX_BATCH = 100
+MAX_BATCH = 256
 _NO_SUCH_ROUTE = frozenset({404, 405})
 _OLDER_SECONDS = 60.0
 """How long an orchestrator of the build before is not asked again for what it does not know."""
@@ -82,8 +82,7 @@ class Reporter:
                 raise
             await self._send_halves(batch, exc)
             return
-        for each in answers:
-            self._settle(each)
+        self._settle({one.task_id: one for one in answers if one.task_id in self._pending})
 
     async def _call(self, batch: tuple[TaskResult, ...]) -> Sequence[ResultAnswer]:
         """Send results where the answer brings the next tasks; to an older orchestrator, where it does not."""
@@ -114,12 +113,12 @@ class Reporter:
         self._store.set_aside(batch[0])
         self._remove(batch[0].task_id)
 
-    def _settle(self, answer: ResultAnswer) -> None:
-        if answer.task_id not in self._pending:
-            return
-        self._logger.debug("result answered", extra={"task_id": answer.task_id, "disposition": str(answer.disposition)})
-        self._store.forget(answer.task_id)
-        self._remove(answer.task_id)
+    def _settle(self, answers: Mapping[str, ResultAnswer]) -> None:
+        if answers:
+            self._store.forget(*answers)
+        for one in answers.values():
+            self._logger.debug("result answered", extra={"task_id": one.task_id, "disposition": str(one.disposition)})
+            self._remove(one.task_id)
 
     def _enqueue(self, result: TaskResult) -> None:
         self._pending[result.task_id] = result

@@ -47,18 +47,19 @@ class ResultLog:
         self._unanswered[result.task_id] = result
         self._append(b"+" + result.model_dump_json(by_alias=True).encode())
 
-    def forget(self, task_id: str) -> None:
-        """Note that a result was answered; when that cannot be written, it is sent once more after a restart."""
-        self._unanswered.pop(task_id, None)
+    def forget(self, *task_ids: str) -> None:
+        """Note that results were answered; when that cannot be written, they are sent once more after a restart."""
+        for task_id in task_ids:
+            self._unanswered.pop(task_id, None)
         if not self._unanswered and self._size > COMPACT_BYTES:
             self._cut(0)
             return
         try:
-            self._append(b"-" + task_id.encode())
+            self._append(b"\n".join(b"-" + task_id.encode() for task_id in task_ids))
             if self._size > self._rewrite_bytes:
                 self._rewrite()
         except OSError:
-            self._logger.exception("answer not stored", extra={"task_id": task_id})
+            self._logger.exception("answers not stored", extra={"task_ids": task_ids})
 
     def _rewrite(self) -> None:
         """Go on in a new file that has only what is unanswered."""

@@ -19,6 +19,9 @@ class WorkerSettings(QueueSettings):
     )
     worker_id: str | None = Field(None, description="Default: host name and a random part, new at every start.")
     worker_slots_inline: int = Field(64, ge=1, le=1000, description="Tasks at a time in the event loop.")
+    worker_credit: int = Field(
+        2048, ge=0, le=10_000, description="Small inline tasks at a time that came with answers, beside those slots."
+    )
     worker_slots_process: int = Field(1, ge=1, le=64, description="Tasks at a time in subprocesses; one a core.")
     worker_state_dir: Path = Field(description="Results wait here for their answer; one worker process a folder.")
     worker_scratch_dir: Path = Field(description="Tasks work here; emptied at the start.")
@@ -86,8 +89,8 @@ class WorkerSettings(QueueSettings):
 
     @property
     def offered_slots(self) -> int:
-        """Return how many inline slots stand open at each address: a thirty-second, none when that is too few."""
-        return self.worker_slots_inline // 32 if self.paced_by is RunMode.INLINE else 0
+        """Return how many tasks of the credit stand open at each address: half of it stands open at all together."""
+        return self.worker_credit // 2 // len(self.offer_urls) if self.paced_by is RunMode.INLINE else 0
 
     @property
     def paced_by(self) -> RunMode:

@@ -27,13 +27,14 @@ class Supervisor:
         self.stopped: list[RunningTask] = []
         """Revoked tasks that have ended since, of which nobody was told yet."""
 
-    def start(self, message: TaskMessage, spec: HandlerSpec, answer: ClaimAnswer) -> RunningTask:
+    def start(self, message: TaskMessage, spec: HandlerSpec, answer: ClaimAnswer, slot: str) -> RunningTask:
         """Start a task whose slot is taken already; the slot is given back when it ends."""
         deadline = asyncio.get_running_loop().time() + message.timeout_seconds
         task = RunningTask(
             message,
             spec,
             deadline,
+            slot,
             lease_seconds=answer.lease_seconds or math.inf,
             params_digest=answer.params_digest,
             checkpoint=answer.checkpoint,
@@ -44,21 +45,21 @@ class Supervisor:
         task.job = asyncio.create_task(self._supervise(task), name=message.task_id)
         return task
 
-    def begin(self, message: TaskMessage, spec: HandlerSpec, answer: ClaimAnswer) -> None:
+    def begin(self, message: TaskMessage, spec: HandlerSpec, answer: ClaimAnswer, slot: str) -> None:
         """Start a granted task, unless its message is not what the orchestrator dispatched."""
         if answer.handler not in (None, message.handler) or not _has_digest(message, answer.params_digest):
             ids = {"task_id": message.task_id, "job_id": message.job_id, "handler": message.handler}
             self._logger.error("message differs from what was dispatched", extra=ids)
-            self.refuse(message, spec)
+            self.refuse(message, slot)
             return
-        self.start(message, spec, answer)
+        self.start(message, spec, answer, slot)
 
-    def refuse(self, message: TaskMessage, spec: HandlerSpec) -> None:
+    def refuse(self, message: TaskMessage, slot: str) -> None:
         """Fail a granted task without starting it, and give its slot back: its message was not what was dispatched."""
         failed = TaskResult(
             task_id=message.task_id, token=message.token, status=TaskStatus.FAILED, error=DIFFERENT_MESSAGE
         )
-        self._slots.give(spec.mode)
+        self._slots.give(slot)
         self._reporter.add(failed)
 
     def revoke(self, task_id: str, reason: str) -> None:
@@ -103,7 +104,7 @@ class Supervisor:
             # The lease runs out and the task is tried again: nothing else is known about it here.
             self._logger.exception("task could not be supervised", extra={"task_id": task.task_id})
         finally:
-            self._slots.give(task.spec.mode)
+            self._slots.give(task.slot)
             if not self._keeps_lease(task):
                 self._table.remove(task)
             if task.revoked:

@@ -5,10 +5,14 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from core.handlers_catalog import HandlerSpec, RunMode
 from core.payloads import LIMIT_BYTES
 from core.wire import Beat, ItemOutcome, Json, Release, TaskMessage
+
+ANSWERED: Final = "answered"
+"""The kind of slot, beside those of `RunMode`, of small inline tasks that come with answers."""
 
 
 @dataclass(slots=True, eq=False)
@@ -19,6 +23,8 @@ class RunningTask:
     spec: HandlerSpec
     deadline: float
     """Loop time at which its run time is over."""
+    slot: str = RunMode.INLINE
+    """The kind of the slot that it takes."""
     lease_seconds: float = math.inf
     """How long its lease lasts without a heartbeat."""
     params_digest: str | None = None
@@ -97,33 +103,37 @@ class Slots:
     """How many tasks of each kind may still start.
 
     There are as many subprocess slots as there are subprocesses now, so that a worker that cannot start any takes no
-    task it could not run.
+    task it could not run. What comes with answers has slots of its own, so it keeps no message waiting.
     """
 
-    def __init__(self, inline: int, process: Callable[[], int]) -> None:
-        self._limits: dict[RunMode, Callable[[], int]] = {RunMode.INLINE: lambda: inline, RunMode.SUBPROCESS: process}
-        self._used = dict.fromkeys(RunMode, 0)
+    def __init__(self, inline: int, process: Callable[[], int], answered: int = 0) -> None:
+        self._limits: dict[str, Callable[[], int]] = {
+            RunMode.INLINE: lambda: inline,
+            RunMode.SUBPROCESS: process,
+            ANSWERED: lambda: answered,
+        }
+        self._used = dict.fromkeys(self._limits, 0)
         self._changed = asyncio.Event()
 
-    def free(self, mode: RunMode) -> int:
+    def free(self, mode: str) -> int:
         """Return how many slots of a kind are free."""
         return max(0, self._limits[mode]() - self._used[mode])
 
     @property
     def total_free(self) -> int:
-        """Return how many slots of any kind are free."""
+        """Return how many slots are free for what comes as a message."""
         return sum(self.free(mode) for mode in RunMode)
 
-    def take(self, mode: RunMode) -> bool:
-        """Take a slot when one is free."""
-        if not self.free(mode):
+    def take(self, mode: str, count: int = 1) -> bool:
+        """Take slots when so many are free."""
+        if self.free(mode) < count:
             return False
-        self._used[mode] += 1
+        self._used[mode] += count
         return True
 
-    def give(self, mode: RunMode) -> None:
-        """Give a slot back."""
-        self._used[mode] -= 1
+    def give(self, mode: str, count: int = 1) -> None:
+        """Give slots back."""
+        self._used[mode] -= count
         self.notice()
 
     def notice(self) -> None:

@@ -59,15 +59,17 @@ class TaskValues:
             raise OtherParams
         return message.model_copy(update={"params": params, "params_ref": None})
 
-    async def keep(self, task: RunningTask, output: Json) -> PayloadRef | None:
-        """Store an output above the limit and return where; None for one that travels in the result itself.
+    def large(self, task: RunningTask, output: Json) -> bytes | None:
+        """Return the JSON of an output above the limit; None for one that travels in the result itself.
 
         Raises:
             ValueTooLarge: it is larger than any value may be.
         """
         data = encode(output, "output")
-        if len(data) <= task.inline_bytes:
-            return None
+        return data if len(data) > task.inline_bytes else None
+
+    async def keep(self, task: RunningTask, data: bytes) -> PayloadRef:
+        """Store what is large and return where."""
         prefix = task_prefix(task.message.job_id, task.task_id)
         return await self._patiently(task, lambda: self._store.put(prefix, data))
 

@@ -8,6 +8,7 @@ from core.errors import GeodagError
 MAX_INTEGER_BITS = 4096
 """Python refuses to write integers of more than 4,300 digits; nobody needs half of that."""
 
+_LARGE = 1 << 63
 MAX_DEPTH = 100
 """Lists and mappings in each other; readers of JSON give up between 200 and 1,000 levels."""
 
@@ -18,11 +19,36 @@ class NotJson(GeodagError):
     code = "NOT_JSON"
 
 
+def is_plain(value: Any, depth: int = 0) -> bool:
+    """Return whether a value is JSON at a glance, as almost every one is; False says only that it needs a closer look.
+
+    Plain are dicts with text keys, lists, ASCII text, integers of 64 bits, finite floats, booleans and None.
+    """
+    kind = type(value)
+    if kind is str:
+        return value.isascii() and "\x00" not in value
+    if kind is int:
+        return -_LARGE < value < _LARGE
+    if kind is dict:
+        return depth < MAX_DEPTH and all(
+            type(key) is str and key.isascii() and "\x00" not in key and is_plain(item, depth + 1)
+            for key, item in value.items()
+        )
+    if kind is list:
+        return depth < MAX_DEPTH and all(is_plain(item, depth + 1) for item in value)
+    return value is None or kind is bool or (kind is float and bool(math.isfinite(value)))
+
+
 def check_json(value: Any, path: str, depth: int = 0) -> None:
     """Raise `NotJson` naming the path of the first thing in `value` that JSON storage refuses.
 
     Shape: dict with text keys, list, str, int, finite float, bool, None; anything else is refused by its type name.
     """
+    if not is_plain(value, depth):
+        _look_closer(value, path, depth)
+
+
+def _look_closer(value: Any, path: str, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise NotJson(f"{path} is nested deeper than {MAX_DEPTH} levels", field=path)
     match value:
@@ -37,10 +63,10 @@ def check_json(value: Any, path: str, depth: int = 0) -> None:
         case dict():
             for key, item in value.items():
                 _check_key(key, path)
-                check_json(item, f"{path}.{key}", depth + 1)
+                _look_closer(item, f"{path}.{key}", depth + 1)
         case list() | tuple():
             for index, item in enumerate(value):
-                check_json(item, f"{path}[{index}]", depth + 1)
+                _look_closer(item, f"{path}[{index}]", depth + 1)
         case _:
             raise NotJson(f"{path} is a {type(value).__name__}, which JSON does not have", field=path)
 

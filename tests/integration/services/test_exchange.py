@@ -1,9 +1,10 @@
 """Results in, tasks out: leased in the transaction of the results, older ones first, each as fenced as by a claim."""
 
 from core.models.engine import Attempt
+from core.payloads import PayloadRef
 from core.wire import Capacity, ExchangeRequest
 from services.claims import Free
-from services.rooms import Room, runs_inline
+from services.rooms import Room, is_small
 from tests.support.engine import Engine, HandWorker, completed
 
 
@@ -113,6 +114,10 @@ async def test_a_retry_takes_the_way_through_the_queue(engine: Engine, worker: H
     assert (leased.state, leased.claim_id) == ("leased", "c")
 
 
-def test_what_runs_in_a_subprocess_or_fetches_comes_by_message() -> None:
-    assert runs_inline("echo")
-    assert not any(map(runs_inline, ("create_cog", "source.fetch", "nobody")))
+async def test_what_needs_more_than_the_event_loop_comes_by_message(engine: Engine) -> None:
+    message = await engine.message(await engine.create("echo_test"))
+    assert is_small(message)
+    large = PayloadRef(blob="payloads/x", sha256="0" * 64, size_bytes=100_000)
+    assert not is_small(message.model_copy(update={"params_ref": large}))
+    others = ("raster.create_cog", "source.fetch", "raster.stac_ensure_collection", "nobody")
+    assert not any(is_small(message.model_copy(update={"handler": name})) for name in others)

@@ -40,13 +40,13 @@ async def test_tasks_that_come_with_an_answer_run_without_a_message_or_a_claim(d
     peer = dispatch.orchestrator
     peer.next = [task(f"job_next_{number}", "echo", {"n": number}) for number in range(100)]
     peer.digests["job_next_7"] = "of something else"
-    async with running():
+    async with running(worker_credit=40, worker_slots_inline=1):
         await dispatch("job_first_0", "echo")
         for number in range(100):
             result = await dispatch.result(f"job_next_{number}")
             assert result.status is (TaskStatus.FAILED if number == 7 else TaskStatus.COMPLETED)
     assert [len(call.claims) for call in peer.claims] == [1]
-    assert all(0 <= call.free.slots <= 64 for call in peer.exchanges)
+    assert all(0 <= call.free.slots <= 40 for call in peer.exchanges)
     assert max(call.free.slots for call in peer.exchanges) > 1
 
 
@@ -353,10 +353,10 @@ async def test_a_handlers_transaction_commits_only_while_its_attempt_is_leased(
 
 
 async def test_tasks_come_to_slots_that_stand_open(dispatch: Dispatcher) -> None:
-    """Nothing was received or reported before; an eighth of the slots stands open, the rest is the queue's."""
+    """Nothing was received or reported before; half of the credit stands open, the slots are the queue's."""
     peer = dispatch.orchestrator
     peer.next = [task(f"job_open_{number}", "echo") for number in range(20)]
-    async with running():
+    async with running(worker_credit=16):
         for number in range(20):
             await dispatch.result(f"job_open_{number}")
         await dispatch("job_first_0", "echo")
