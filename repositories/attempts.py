@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from psycopg import AsyncConnection
-from psycopg.rows import class_row
 from pydantic import Field
 
 from core.models.engine import Attempt
-from repositories.documents import Pending, document, send
+from repositories.documents import Pending, document, row_of, send
 
 _LOCK_TO_CLAIM: Final = """
 SELECT a.task_id, a.job_id, a.node_id, a.attempt, a.dispatch_no, a.state, a.queue, a.handler, a.priority,
@@ -49,7 +48,7 @@ class AttemptRepository:
         jobs = list(job_ids)
         return await send(
             self._conn,
-            class_row(Attempt),
+            row_of(Attempt),
             """
             SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
                 token_hash, timeout_seconds, queued_at, redispatch_at, claim_id, worker_id, leased_at,
@@ -80,7 +79,7 @@ class AttemptRepository:
         """Lock and return the attempts of these tasks."""
         return await send(
             self._conn,
-            class_row(Attempt),
+            row_of(Attempt),
             """
             SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
                 token_hash, timeout_seconds, queued_at, redispatch_at, claim_id, worker_id, leased_at,
@@ -98,7 +97,7 @@ class AttemptRepository:
         """
         return await send(
             self._conn,
-            class_row(Claimed),
+            row_of(Claimed),
             (_LOCK_TO_CLAIM if wait else _TRY_TO_CLAIM),
             (queue, list(task_ids)),
         )
@@ -148,7 +147,7 @@ class AttemptRepository:
 
     async def of_tasks(self, task_ids: Iterable[str]) -> list[Attempt]:
         """Return the attempts of these tasks, unlocked."""
-        async with self._conn.cursor(row_factory=class_row(Attempt)) as cursor:
+        async with self._conn.cursor(row_factory=row_of(Attempt)) as cursor:
             await cursor.execute(
                 """
                 SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,

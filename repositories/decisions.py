@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
-from psycopg.rows import class_row
 from pydantic import BaseModel
-from pydantic.dataclasses import dataclass as checked
 
-from repositories.documents import Pending, document_of, send
+from repositories.documents import document_of
 
 Row = BaseModel | Mapping[str, Any]
 
@@ -89,19 +87,16 @@ logged AS (
     SELECT job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at
     FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_job_events, d -> 'events')
 )
-SELECT (SELECT count(*) FROM updated_jobs) AS jobs, (SELECT count(*) FROM updated_nodes) AS nodes,
-    (SELECT count(pg_notify(channel, '')) FROM unnest(%(channels)s::text[]) AS channel) AS woken
+SELECT 1 / (CASE WHEN (SELECT count(*) FROM updated_jobs) = coalesce(jsonb_array_length(d -> 'jobs'), 0)
+        AND (SELECT count(*) FROM updated_nodes) = coalesce(jsonb_array_length(d -> 'nodes'), 0) THEN 1 ELSE 0 END),
+    (SELECT count(pg_notify(channel, '')) FROM unnest(%(channels)s::text[]) AS channel)
+FROM doc
 """
-"""One statement for `DecisionRepository.update`, apart from it for its length."""
+"""One statement for `DecisionRepository.update`, apart from it for its length.
 
-
-@checked(frozen=True, slots=True)
-class Written:
-    """How many rows the compare-and-set updates found as they had been read, and how many channels were notified."""
-
-    jobs: int
-    nodes: int
-    woken: int
+It divides by zero when a row was not as it had been read: so it fails by itself, and nobody has to look at its answer
+before the commit, which can travel with it.
+"""
 
 
 class DecisionRepository:
@@ -169,8 +164,10 @@ class DecisionRepository:
         results: Sequence[Row] = (),
         events: Sequence[Row] = (),
         channels: Sequence[str] = (),
-    ) -> Pending[Written]:
+    ) -> None:
         """Write decisions about locked jobs, results, ends of attempts and events, and notify.
+
+        Raises `errors.DivisionByZero`, at the latest with the commit, when a job or a node was not as it had been read.
 
         Args:
             jobs: Rows one version above what is stored.
@@ -198,12 +195,7 @@ class DecisionRepository:
             "task_ids": [_value(row, "task_id") for row in attempts],
             "result_ids": [_value(row, "task_id") for row in results],
         }
-        return await send(
-            self._conn,
-            class_row(Written),
-            _UPDATE,
-            {"document": document, "channels": sorted(set(channels)), **keys},
-        )
+        await self._conn.execute(_UPDATE, {"document": document, "channels": sorted(set(channels)), **keys})
 
     async def start(
         self, claims: Sequence[Mapping[str, Any]], worker_id: str, lease_seconds: float, events: Sequence[Row]

@@ -11,18 +11,31 @@ from psycopg import AsyncConnection, AsyncCursor
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from core.models.table import Table
+
 Row = TypeVar("Row")
+TableRow = TypeVar("TableRow", bound=Table)
 RowFactory = Callable[[AsyncCursor[Any]], Callable[[Sequence[Any]], Row]]
 
 
 def document_of(**parts: Sequence[BaseModel | Mapping[str, Any]]) -> str:
-    """Return named lists of rows as the text of one JSON object; empty parts are left out."""
-    return to_json({name: rows for name, rows in parts.items() if rows}).decode()
+    """Return named lists of rows as the text of one JSON object, without empty parts and NULL fields of models."""
+    return to_json({name: rows for name, rows in parts.items() if rows}, exclude_none=True).decode()
 
 
 def document(rows: Sequence[BaseModel | Mapping[str, Any]]) -> str:
     """Return rows as the text of one JSON array."""
     return to_json(rows).decode()
+
+
+def row_of(table: type[TableRow]) -> RowFactory[TableRow]:
+    """Return what makes rows of a table, which need no check: most of what an engine transaction reads."""
+
+    def factory(cursor: AsyncCursor[Any]) -> Callable[[Sequence[Any]], TableRow]:
+        names = [column.name for column in cursor.description or ()]
+        return lambda values: table.of_row(dict(zip(names, values, strict=True)))
+
+    return factory
 
 
 class Pending(Generic[Row]):

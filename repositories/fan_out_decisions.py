@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
-from psycopg.rows import scalar_row
 
-from repositories.documents import Pending, document_of, send
+from repositories.documents import document_of
 
 Row = Mapping[str, Any]
 
@@ -74,12 +73,13 @@ changed AS (
         AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
     RETURNING n.node_id
 )
-SELECT count(*) FROM changed
+SELECT 1 / (CASE WHEN (SELECT count(*) FROM changed) = cardinality(%(node_ids)s::text[]) THEN 1 ELSE 0 END)
 """
 """One statement for `FanOutDecisionRepository.write`, apart from it for its length.
 
 Children are found by their whole key, one after the other, and updated where they lie, which nobody changes while the
-job is held: with `= ANY` on both columns the planner reads every child of the job.
+job is held: with `= ANY` on both columns the planner reads every child of the job. It divides by zero when one was not
+as it had been read, like the statement of `repositories.decisions`.
 """
 
 
@@ -97,8 +97,8 @@ class FanOutDecisionRepository:
         items: Sequence[Row] = (),
         created: Sequence[Row] = (),
         changed: Sequence[Row] = (),
-    ) -> Pending[int]:
-        """Write rows and return how many of the changed children were as they had been read.
+    ) -> None:
+        """Write rows; raises `errors.DivisionByZero` when a changed child was not as it had been read.
 
         Args:
             opened: Whole rows of fan-outs that begin.
@@ -107,9 +107,7 @@ class FanOutDecisionRepository:
             created: New children.
             changed: Children with `from_status`, the status they were read in.
         """
-        return await send(
-            self._conn,
-            scalar_row,
+        await self._conn.execute(
             _WRITE,
             {
                 "document": document_of(

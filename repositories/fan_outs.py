@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from core.models.engine import Attempt, NodeState
 from core.models.fan_out import FanOut
-from repositories.documents import Pending, document_of, send
+from repositories.documents import Pending, document_of, row_of, send
 
 CHUNK_ITEMS = 500
 """Items in one row of `dag_fan_out_items`, as its model says."""
@@ -51,13 +51,6 @@ class Stored:
 
 
 @checked(frozen=True, slots=True)
-class WrittenChildren:
-    """How many children the compare-and-set update found as they had been read."""
-
-    children: int
-
-
-@checked(frozen=True, slots=True)
 class Outputs:
     """What a child put out; `output` is JSON text."""
 
@@ -78,7 +71,7 @@ class FanOutRepository:
         """Return the rows of all fan-outs of these jobs."""
         return await send(
             self._conn,
-            class_row(FanOut),
+            row_of(FanOut),
             """
             SELECT job_id, node_id, state, item_count, child_count, batch_size, max_concurrency, tolerated, next_child,
                 active, succeeded, failed, skipped, failures, wake_at, created_at, completed_at, first_attempt
@@ -92,7 +85,7 @@ class FanOutRepository:
         wanted = list(keys)
         return await send(
             self._conn,
-            class_row(NodeState),
+            row_of(NodeState),
             """
             SELECT n.job_id, n.node_id, n.status, n.task_id, n.attempt, n.retries_used, n.losses_used, n.not_before,
                 n.skip_reason, n.waiting_for, n.input_params, n.params_override, n.output, n.error, n.parent_node_id,
@@ -113,7 +106,7 @@ class FanOutRepository:
         """
         return await send(
             self._conn,
-            class_row(NodeState),
+            row_of(NodeState),
             """
             SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                 waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,
@@ -130,7 +123,7 @@ class FanOutRepository:
         """Return the children of these jobs that wait for a slot, or gave theirs back for a pause."""
         return await send(
             self._conn,
-            class_row(NodeState),
+            row_of(NodeState),
             """
             SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                 waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,
@@ -147,7 +140,7 @@ class FanOutRepository:
         """Return the attempts after which those children wait; they have ended, so nobody changes them."""
         return await send(
             self._conn,
-            class_row(Attempt),
+            row_of(Attempt),
             """
             SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
                 token_hash, timeout_seconds, queued_at, redispatch_at, claim_id, worker_id, leased_at,
@@ -165,7 +158,7 @@ class FanOutRepository:
         """Return the children of a fan-out that have ended, none when what they put out is larger together."""
         return await send(
             self._conn,
-            class_row(NodeState),
+            row_of(NodeState),
             """
             SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                 waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,

@@ -10,7 +10,7 @@ from psycopg.rows import class_row, scalar_row
 from core.job_filter import JobBrief, JobFilter
 from core.models.engine import Job
 from core.statuses import JobStatus
-from repositories.documents import Pending, send
+from repositories.documents import Pending, row_of, send
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class JobRepository:
         """
         return await send(
             self._conn,
-            class_row(Job),
+            row_of(Job),
             """
             SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
@@ -87,7 +87,7 @@ class JobRepository:
 
     async def get(self, job_id: str) -> Job | None:
         """Return one job, unlocked."""
-        async with self._conn.cursor(row_factory=class_row(Job)) as cursor:
+        async with self._conn.cursor(row_factory=row_of(Job)) as cursor:
             await cursor.execute(
                 """
                 SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no,
@@ -117,7 +117,7 @@ class JobRepository:
 
     async def newest(self, status: JobStatus | None, limit: int) -> Sequence[Job]:
         """Return the newest jobs, of one status or of all."""
-        async with self._conn.cursor(row_factory=class_row(Job)) as cursor:
+        async with self._conn.cursor(row_factory=row_of(Job)) as cursor:
             await cursor.execute(
                 """
                 SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
@@ -135,7 +135,7 @@ class JobRepository:
         """Return these jobs, unlocked, in any order."""
         return await send(
             self._conn,
-            class_row(Job),
+            row_of(Job),
             """
             SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
@@ -150,7 +150,7 @@ class JobRepository:
         """Return those of the jobs whose status is final."""
         return await send(
             self._conn,
-            class_row(Job),
+            row_of(Job),
             """
             SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,

@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from psycopg import AsyncConnection
-from psycopg.rows import class_row
 
 from core.models.engine import NodeState
-from repositories.documents import Pending, send
+from repositories.documents import Pending, row_of, send
 
 
 class NodeRepository:
@@ -18,7 +17,7 @@ class NodeRepository:
 
     async def get(self, job_id: str, node_id: str) -> NodeState | None:
         """Return one node, or child of a fan-out; None when there is none."""
-        async with self._conn.cursor(row_factory=class_row(NodeState)) as cursor:
+        async with self._conn.cursor(row_factory=row_of(NodeState)) as cursor:
             await cursor.execute(
                 """
                 SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
@@ -35,7 +34,7 @@ class NodeRepository:
         """Return the vertices of these jobs, without the children of fan-outs."""
         return await send(
             self._conn,
-            class_row(NodeState),
+            row_of(NodeState),
             """
             SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                 waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,

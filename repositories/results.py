@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from psycopg import AsyncConnection
-from psycopg.rows import class_row
 
 from core.models.engine import TaskResultRow
-from repositories.documents import Pending, send
+from repositories.documents import Pending, row_of, send
 
 
 class ResultRepository:
@@ -20,7 +19,7 @@ class ResultRepository:
         """Return unprocessed results of these jobs, oldest first."""
         return await send(
             self._conn,
-            class_row(TaskResultRow),
+            row_of(TaskResultRow),
             """
             SELECT task_id, job_id, node_id, attempt, status, output, output_ref, outcomes, error, findings, metrics,
                 worker_id, reported_at, processed, disposition

@@ -13,7 +13,7 @@ from psycopg.rows import class_row, scalar_row
 from pydantic.dataclasses import dataclass as checked
 
 from core.models.engine import Slot
-from repositories.documents import Pending, document, send
+from repositories.documents import Pending, document, row_of, send
 
 ONLY_LOCK = -1
 """Stands for a limit that is locked and stays as it is."""
@@ -41,7 +41,7 @@ class SlotRepository:
         jobs = list(job_ids)
         return await send(
             self._conn,
-            class_row(Slot),
+            row_of(Slot),
             """
             SELECT slot_key, holder, job_id, node_id, priority, requested_at, granted_at, noticed
             FROM dagapp.dag_slots WHERE holder = ANY(%(jobs)s)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, errors
 
 from core.errors import GeodagError
 from repositories.database import AsyncPool, translated
@@ -24,7 +24,11 @@ async def pipelined(pool: AsyncPool) -> AsyncIterator[Connection]:
 
     Raises:
         DatabaseUnavailable: As `repositories.database.transaction`.
+        StaleWrite: A statement of `repositories.decisions` found a row in another state.
     """
-    with translated():
-        async with pool.connection() as conn, conn.piped():
-            yield conn
+    try:
+        with translated():
+            async with pool.connection() as conn, conn.piped():
+                yield conn
+    except errors.DivisionByZero as error:
+        raise StaleWrite("a row was not any more as it had been read") from error

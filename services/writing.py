@@ -19,8 +19,7 @@ from core.ports import TaskQueue
 from core.statuses import AttemptState, NodeStatus
 from core.wire import TaskMessage
 from repositories.commands import CommandRepository
-from repositories.decisions import DecisionRepository, Written
-from repositories.documents import Pending
+from repositories.decisions import DecisionRepository
 from repositories.events import NewEvent
 from repositories.jobs import JobRepository
 from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, notify, owner_channels
@@ -31,7 +30,7 @@ from services.reopening import NOBODYS, Reopening
 from services.rooms import Placed, Room, Task, place
 from services.slots import move_slots
 from services.starting import all_born
-from services.work import Connection, StaleWrite
+from services.work import Connection
 from services.writing_fan_outs import write_fan_outs
 
 OnJobEnded = Callable[[Connection, Job], Awaitable[None]]
@@ -103,8 +102,7 @@ class DecisionWriter:
         The end of a child job is a result in the inbox of its parent: nothing of the parent is locked.
         New tasks go to rooms as far as there are any, and to the queue.
 
-        Raises:
-            StaleWrite: A job, a node or a child of a fan-out was not as it had been read.
+        When a job, a node or a child of a fan-out was not as it had been read, the transaction fails: `StaleWrite`.
         """
         steps = [step for step in steps if step.job is not None]
         if not steps and reported == NOTHING_REPORTED:
@@ -112,15 +110,12 @@ class DecisionWriter:
         placed = place(_new_tasks(steps, now), rooms, now)
         repeated = [again for step in steps for again in _redispatched(step, now)]
         await self._start_anew(conn, steps)
-        written = await self._write(conn, steps, now, placed, repeated, reported)
-        fan_outs = await write_fan_outs(conn, steps)
+        await self._write(conn, steps, now, placed, repeated, reported)
+        await write_fan_outs(conn, steps)
         await self._answer_commands(conn, steps, now)
         await self._send(conn, steps, placed.queued, repeated)
         if born := list(all_born(steps)):
             await self._create(conn, born, now, rooms)
-        nodes = sum(len(step.decision.nodes) for step in steps)
-        _check((await written.rows())[0], len(steps), nodes)
-        await fan_outs.check()
         for step in steps:
             if step.reopened and step.job is not None:
                 await self._reopening.reopened(conn, step.job)
@@ -152,7 +147,7 @@ class DecisionWriter:
         placed: Placed,
         repeated: Sequence[Task],
         reported: Reported,
-    ) -> Pending[Written]:
+    ) -> None:
         inserted = {row.task_id for row in reported.results}
         ended = [row for step in steps if (row := _end_of_child(step, now)) is not None]
         parents = await owner_channels_of(conn, {row.job_id for row in ended})
@@ -161,7 +156,7 @@ class DecisionWriter:
         events = [_new_event(step.state.job, event, now) for step in steps for event in step.decision.events]
         channels = [ENDED_CHANNEL] if any(step.ended for step in steps) else []
         channels += [UNOWNED_CHANNEL] if any(step.reopened for step in steps) else []
-        return await DecisionRepository(conn).update(
+        await DecisionRepository(conn).update(
             jobs=[step.job for step in steps if step.job is not None],
             nodes=[_changed(step, _begun(node, placed, now)) for step in steps for node in step.decision.nodes],
             new_attempts=[*placed.attempts, *_parent_attempts(steps, now)],
@@ -212,15 +207,9 @@ async def owner_channels_of(conn: Connection, job_ids: Collection[str]) -> list[
     return owner_channels(await JobRepository(conn).owners(job_ids)) if job_ids else []
 
 
-def _check(written: Written, jobs: int, nodes: int) -> None:
-    if (written.jobs, written.nodes) != (jobs, nodes):
-        raise StaleWrite(
-            f"{written.jobs} of {jobs} jobs and {written.nodes} of {nodes} nodes were still as they had been read"
-        )
-
-
 def _changed(step: Step, node: NodeState) -> dict[str, Any]:
-    return {**node.__dict__, "from_status": step.state.nodes[node.node_id].status}
+    values = {name: value for name, value in node.__dict__.items() if value is not None}
+    return {**values, "from_status": step.state.nodes[node.node_id].status}
 
 
 def _ended(end: AttemptEnd, now: datetime) -> dict[str, Any]:

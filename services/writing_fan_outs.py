@@ -1,16 +1,14 @@
 """Turns what decisions say about fan-outs into rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from core.models.engine import NodeState
 from core.models.fan_out import FanOut
-from repositories.documents import Pending
 from repositories.fan_out_decisions import FanOutDecisionRepository
 from repositories.fan_outs import CHUNK_ITEMS
 from services.evaluation import Step
-from services.work import Connection, StaleWrite
+from services.work import Connection
 
 Row = dict[str, Any]
 
@@ -30,35 +28,19 @@ _RUNNING = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFanOuts:
-    """A statement that was sent, and how many children it has to find as they were read."""
-
-    expected: int
-    pending: Pending[int] | None = None
-
-    async def check(self) -> None:
-        """Wait, and raise `StaleWrite` unless all of them were."""
-        found = self.expected if self.pending is None else (await self.pending.rows())[0]
-        if found != self.expected:
-            raise StaleWrite(f"{found} of {self.expected} children were still as they had been read")
-
-
-async def write_fan_outs(conn: Connection, steps: Sequence[Step]) -> WrittenFanOuts:
+async def write_fan_outs(conn: Connection, steps: Sequence[Step]) -> None:
     """Send everything that decisions say about fan-outs and children; nothing when they say nothing."""
     steps = [step for step in steps if _says_something(step)]
     if not steps:
-        return WrittenFanOuts(0)
+        return
     rows = [(row, _known(step, row)) for step in steps for row in step.decision.fan_outs]
-    changed = [_changed(step, child) for step in steps for child in step.decision.children]
-    pending = await FanOutDecisionRepository(conn).write(
+    await FanOutDecisionRepository(conn).write(
         opened=[row.__dict__ for row, known in rows if known is None],
         fan_outs=[_running(row, known) for row, known in rows if known is not None],
         items=list(_items(steps)),
         created=[_given(child, _CREATED) for step in steps for child in step.decision.new_children],
-        changed=changed,
+        changed=[_changed(step, child) for step in steps for child in step.decision.children],
     )
-    return WrittenFanOuts(len(changed), pending)
 
 
 def _says_something(step: Step) -> bool:

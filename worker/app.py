@@ -14,7 +14,7 @@ from core.ports import BlobRepository, TaskReceiver
 from core.wire import Capacity, ReleaseRequest, WorkerIdentity
 from edge.fetching import SourceClient
 from repositories.payloads import PayloadStore
-from worker.capacity import capacity_now
+from worker.capacity import Machine
 from worker.child_process import ChildSettings
 from worker.client import CallbackClient, NoAnswer, Refused
 from worker.consumer import Consumer, ConsumerSettings
@@ -72,6 +72,7 @@ class Worker:
         if count := remove_leftovers(settings.worker_scratch_dir):
             self._logger.info("scratch leftovers removed", extra={"count": count})
         self._draining = False
+        self._machine = Machine(settings.worker_scratch_dir)
         self._worker_id = settings.worker_id or f"{socket.gethostname()}-{os.urandom(4).hex()}"
         self._slots = Slots(settings.worker_slots_inline, lambda: len(self._pool), settings.worker_credit)
         self._table = TaskTable()
@@ -193,7 +194,7 @@ class Worker:
         )
 
     def _capacity(self) -> Capacity:
-        return capacity_now(self._slots, self._settings.worker_scratch_dir)
+        return self._machine.capacity(self._slots)
 
     def _executor(self) -> Executor:
         return Executor(

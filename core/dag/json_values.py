@@ -28,7 +28,7 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     if kind is str:
         return value.isascii() and "\x00" not in value
     if kind is int:
-        return -_LARGE < value < _LARGE
+        return bool(-_LARGE < value < _LARGE)
     if kind is dict:
         return depth < MAX_DEPTH and all(
             type(key) is str and key.isascii() and "\x00" not in key and is_plain(item, depth + 1)

@@ -1,9 +1,14 @@
 """What a Pydantic model says about its table; `core.schema` renders it, nothing here touches a database."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from enum import Enum
+from functools import lru_cache
+from typing import Any, ClassVar, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict
+
+Row = TypeVar("Row", bound="Table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +58,49 @@ class Table(BaseModel):
     __partition_by__: ClassVar[str | None] = None
     __storage__: ClassVar[str | None] = None
     """Storage parameters, for example `fillfactor=70`."""
+
+    @classmethod
+    def of_row(cls, values: dict[str, Any]) -> Self:
+        """Return a row of the table: its columns have checked the values, so only names of statuses are looked up."""
+        for name, members in _enums_of(cls):
+            if (value := values.get(name)) is not None:
+                values[name] = members[value]
+        return _made(cls, {**_defaults_of(cls), **values}, set(values))
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values, unchecked as ever; at a third of what the base class takes."""
+        if deep:
+            return super().model_copy(update=update, deep=True)
+        changed = update or {}
+        return _made(type(self), {**self.__dict__, **changed}, self.__pydantic_fields_set__.union(changed))
+
+
+def _made(cls: type[Row], values: dict[str, Any], fields_set: set[str]) -> Row:
+    """Return an instance without looking at its values."""
+    row = cls.__new__(cls)
+    object.__setattr__(row, "__dict__", values)
+    object.__setattr__(row, "__pydantic_fields_set__", fields_set)
+    object.__setattr__(row, "__pydantic_extra__", None)
+    object.__setattr__(row, "__pydantic_private__", None)
+    return row
+
+
+@lru_cache
+def _enums_of(cls: type[Table]) -> tuple[tuple[str, Mapping[Any, Enum]], ...]:
+    """Return the fields that hold members of an enum, with the members by value."""
+    found = []
+    for name, field in cls.model_fields.items():
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, Enum):
+                found.append((name, {member.value: member for member in kind}))
+    return tuple(found)
+
+
+@lru_cache
+def _defaults_of(cls: type[Table]) -> Mapping[str, Any]:
+    """Return the values of columns that a statement may leave out; none of them can be changed."""
+    return {
+        name: field.default
+        for name, field in cls.model_fields.items()
+        if not field.is_required() and field.default_factory is None
+    }
