@@ -7,9 +7,10 @@ from typing import Annotated, Any, ClassVar
 import pytest
 
 from core.models.business import BUSINESS_TABLES
-from core.models.engine import ENGINE_TABLES
+from core.models.engine import ENGINE_TABLES, NodeState
 from core.models.table import Column, ForeignKey, Index, Table
 from core.schema import SchemaError, columns, ddl, render_table, render_tables, sql_type
+from core.statuses import NodeStatus
 
 
 class Colour(StrEnum):
@@ -145,3 +146,19 @@ def test_the_ddl_of_all_models_has_one_table_per_model_and_only_the_one_clock() 
 
 def test_rendering_is_the_same_every_time() -> None:
     assert ddl(ENGINE_TABLES) == ddl(ENGINE_TABLES)
+
+
+def test_a_row_of_the_table_is_what_its_model_makes_of_it() -> None:
+    values = {"job_id": "j", "node_id": "n", "status": "DISPATCHED", "skip_reason": None, "output": {"a": [None]}}
+    row, made = NodeState.of_row(dict(values)), NodeState.model_validate(values)
+    assert (row, row.model_dump_json()) == (made, made.model_dump_json())
+    assert row.status is NodeStatus.DISPATCHED
+    copied = row.model_copy(update={"status": NodeStatus.RUNNING})
+    assert (copied.status, copied.model_fields_set, row.status) == (
+        NodeStatus.RUNNING,
+        {*values},
+        NodeStatus.DISPATCHED,
+    )
+    deep = row.model_copy(deep=True)
+    assert deep == row
+    assert deep.output is not row.output
