@@ -56,13 +56,13 @@ def canonical_json(value: object) -> str:
     return _CANONICAL.encode(value)
 
 
-def digest(value: object) -> str:
-    """Return the SHA-256 hex digest of a value's canonical JSON.
+def digest(value: object, text: str | None = None) -> str:
+    """Return the SHA-256 hex digest of a value's canonical JSON, which may be at hand as `text`.
 
     Numbers count by value, not by spelling: PostgreSQL's jsonb writes the float 1e+22 as an integer and -0.0 as 0.0,
     and what went through it must still have the digest it was sent with.
     """
-    text = canonical_json(value)
+    text = canonical_json(value) if text is None else text
     if any(mark in text for mark in _MARKS_OF_FLOATS):
         text = canonical_json(_by_value(value))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -89,22 +89,24 @@ def _attempts(state: JobState, decision: Decision, now: datetime) -> dict[str, A
 def new_attempt(job_id: str, dispatch: Dispatch, now: datetime, token_hash: str = "") -> Attempt:
     """Return the row of a dispatch."""
     queue_seconds = dispatch.queue_timeout_seconds
-    return Attempt(
-        task_id=task_id(job_id, dispatch.node_id, dispatch.attempt),
-        job_id=job_id,
-        node_id=dispatch.node_id,
-        attempt=dispatch.attempt,
-        queue=dispatch.queue,
-        handler=dispatch.handler,
-        priority=dispatch.priority,
-        params_digest=dispatch.params_digest or digest(dispatch.params),
-        token_hash=token_hash,
-        timeout_seconds=dispatch.timeout_seconds,
-        heartbeat_timeout_seconds=dispatch.heartbeat_timeout_seconds,
-        child=dispatch.child,
-        queued_at=now,
-        redispatch_at=now + timedelta(seconds=redispatch_after_seconds(1)),
-        queue_expires_at=None if queue_seconds is None else now + timedelta(seconds=queue_seconds),
+    return Attempt.of_row(
+        {
+            "task_id": task_id(job_id, dispatch.node_id, dispatch.attempt),
+            "job_id": job_id,
+            "node_id": dispatch.node_id,
+            "attempt": dispatch.attempt,
+            "queue": dispatch.queue,
+            "handler": dispatch.handler,
+            "priority": dispatch.priority,
+            "params_digest": dispatch.params_digest or digest(dispatch.params),
+            "token_hash": token_hash,
+            "timeout_seconds": float(dispatch.timeout_seconds),
+            "heartbeat_timeout_seconds": dispatch.heartbeat_timeout_seconds,
+            "child": dispatch.child,
+            "queued_at": now,
+            "redispatch_at": now + timedelta(seconds=redispatch_after_seconds(1)),
+            "queue_expires_at": None if queue_seconds is None else now + timedelta(seconds=queue_seconds),
+        }
     )
 
 

@@ -18,7 +18,7 @@ from core.dag.templates import Constant, TemplateFailed, render
 from core.dag.values import Ask, asked, exceeds, large_reads
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
-from core.ids import canonical_json, task_id
+from core.ids import canonical_json, digest, task_id
 from core.models.engine import NodeState
 from core.models.fan_out import FanOut
 from core.payloads import PayloadRef
@@ -34,6 +34,13 @@ class _Input:
     params: Json
     ref: PayloadRef | None = None
     digest: str | None = None
+    text: str | None = None
+    """The canonical JSON of small params, when it was made."""
+
+    @property
+    def params_digest(self) -> str:
+        """The digest of the params, wherever they are."""
+        return self.digest or digest(self.params, self.text)
 
 
 class Nursery:
@@ -99,7 +106,7 @@ class Nursery:
             value, text = self._rendered(item, index)
             if not exceeds(text):
                 self._check(text)
-                return _Input(value)
+                return _Input(value, text=text)
         answer = asked(self._run, self._ask(item, index), self._large)
         if answer.ref is None:
             return _Input(answer.value)
@@ -139,21 +146,23 @@ class Nursery:
         """Send a new child, or let it wait for its slot."""
         run, node_id = self._run, child_id(self._node_id, number)
         attempt, sent = fan_out.first_attempt, key is None
-        child = NodeState(
-            job_id=run.job.job_id,
-            node_id=node_id,
-            status=NodeStatus.DISPATCHED if sent else NodeStatus.WAITING,
-            task_id=task_id(run.job.job_id, node_id, attempt) if sent else None,
-            attempt=attempt + 1 if sent else attempt,
-            slot_key=key,
-            waiting_for=None if key is None else slots.waiting(key, made.digest),
-            input_params=made.params if made.ref is None else None,
-            input_ref=None if made.ref is None else made.ref.model_dump(),
-            parent_node_id=self._node_id,
-            fan_out_index=number,
-            first_dispatched_at=run.now if sent else None,
-            dispatched_at=run.now if sent else None,
-            outcomes=(outcomes or []) if fan_out.batch_size > 1 else None,
+        child = NodeState.of_row(
+            {
+                "job_id": run.job.job_id,
+                "node_id": node_id,
+                "status": NodeStatus.DISPATCHED if sent else NodeStatus.WAITING,
+                "task_id": task_id(run.job.job_id, node_id, attempt) if sent else None,
+                "attempt": attempt + 1 if sent else attempt,
+                "slot_key": key,
+                "waiting_for": None if key is None else slots.waiting(key, made.digest),
+                "input_params": made.params if made.ref is None else None,
+                "input_ref": None if made.ref is None else made.ref.model_dump(),
+                "parent_node_id": self._node_id,
+                "fan_out_index": number,
+                "first_dispatched_at": run.now if sent else None,
+                "dispatched_at": run.now if sent else None,
+                "outcomes": (outcomes or []) if fan_out.batch_size > 1 else None,
+            }
         )
         run.family.put(child)
         if key is None:
@@ -236,7 +245,7 @@ def _dispatch(run: Run, child: NodeState, attempt: int, made: _Input) -> None:
         handler=spec.name,
         params=made.params,
         params_ref=made.ref,
-        params_digest=made.digest,
+        params_digest=made.params_digest,
         timeout_seconds=each * (1 if items is None else len(items)),
         priority=run.job.priority,
         heartbeat_timeout_seconds=work.heartbeat_timeout_seconds or defaults.heartbeat_timeout_seconds,

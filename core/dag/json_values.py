@@ -29,14 +29,21 @@ def is_plain(value: Any, depth: int = 0) -> bool:
         return value.isascii() and "\x00" not in value
     if kind is int:
         return bool(-_LARGE < value < _LARGE)
-    if kind is dict:
-        return depth < MAX_DEPTH and all(
-            type(key) is str and key.isascii() and "\x00" not in key and is_plain(item, depth + 1)
-            for key, item in value.items()
-        )
-    if kind is list:
-        return depth < MAX_DEPTH and all(is_plain(item, depth + 1) for item in value)
+    if kind is dict or kind is list:
+        return depth < MAX_DEPTH and _holds_plain(value, depth + 1)
     return value is None or kind is bool or (kind is float and bool(math.isfinite(value)))
+
+
+def _holds_plain(value: Any, depth: int) -> bool:
+    if type(value) is dict:
+        for key in value:
+            if type(key) is not str or "\x00" in key or not key.isascii():
+                return False
+        value = value.values()
+    for item in value:  # noqa: SIM110 - a generator would cost more than all that it does
+        if not is_plain(item, depth):
+            return False
+    return True
 
 
 def check_json(value: Any, path: str, depth: int = 0) -> None:

@@ -61,7 +61,10 @@ class Table(BaseModel):
 
     @classmethod
     def of_row(cls, values: dict[str, Any]) -> Self:
-        """Return a row of the table: its columns have checked the values, so only names of statuses are looked up."""
+        """Return a row of values that were checked, as a table's columns do; only names of statuses are looked up.
+
+        Columns that are left out have their defaults, but for those whose default is made anew for each row.
+        """
         for name, members in _enums_of(cls):
             if (value := values.get(name)) is not None:
                 values[name] = members[value]
@@ -71,8 +74,10 @@ class Table(BaseModel):
         """Return a copy with other values, unchecked as ever; at a third of what the base class takes."""
         if deep:
             return super().model_copy(update=update, deep=True)
-        changed = update or {}
-        return _made(type(self), {**self.__dict__, **changed}, self.__pydantic_fields_set__.union(changed))
+        changed, known = update or {}, self.__pydantic_fields_set__
+        return _made(
+            type(self), {**self.__dict__, **changed}, known if known.issuperset(changed) else known.union(changed)
+        )
 
 
 def _made(cls: type[Row], values: dict[str, Any], fields_set: set[str]) -> Row:
