@@ -1,9 +1,10 @@
 """Shows what the raster handlers cost beside GDAL's COG driver with the same profile, in the same run.
 
 Each step runs in a process of its own; CPU is its user and system time less that of a process that only imports, peak
-memory its largest resident size. Statistics, which `raster.create_cog` also makes, are measured by themselves.
+memory its largest resident size. Statistics, which `raster.create_cog` also makes, are measured by themselves. With
+`--tiles` the same raster is cut as well: all its tiles one after the other in one process, then the overview.
 
-    python -m bench.raster [--megabytes 100 1000] [--kinds rgb elevation classes multiband moved] [--folder FOLDER]
+    python -m bench.raster [--megabytes 100 1000] [--kinds rgb elevation ...] [--tiles] [--folder FOLDER]
 """
 
 import argparse
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,18 +27,22 @@ from rasterio.transform import from_origin
 
 from core.handler_models import RasterOptions
 from core.handlers_catalog import CreateCogParams, RasterValidateParams, RegisterItemParams
+from core.tile_params import ProcessTileOutput, ProcessTileParams, TilingSchemeParams
 from handlers.context import Checkpoint, Outcome, ProcessContext, TaskInfo
 from handlers.raster import gdal
 from handlers.raster.cog_facts import describe_cog
 from handlers.raster.create_cog import create_cog
 from handlers.raster.facts import RasterFacts, RasterType
 from handlers.raster.profiles import profile_of
+from handlers.raster.tiling import process_tile, tiling_scheme
 from handlers.raster.validate import validate
 from handlers.stac.register_item import register_item
 
 Json = dict[str, Any]
 MIB: Final = 1 << 20
 ROWS: Final = 512
+HOLE: Final = 195
+"""Smooth values above it lie where alpha or a mask says that there is nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +52,21 @@ class Kind:
     dtype: str
     bands: int
     raster_type: RasterType
-    profile: Json
-    options: Json
+    profile: Json = field(default_factory=dict)
+    options: Json = field(default_factory=dict)
+    masked: bool = False
+    """Whether an internal mask says that a twentieth of it holds nothing."""
+    palette: bool = False
 
 
 KINDS: Final = {
-    "rgb": Kind("uint8", 3, RasterType.RGB, {"photometric": "RGB"}, {}),
+    "rgb": Kind("uint8", 3, RasterType.RGB, {"photometric": "RGB"}),
+    "rgba": Kind("uint8", 4, RasterType.RGBA, {"photometric": "RGB", "alpha": "YES"}),
+    "masked": Kind("uint8", 3, RasterType.RGB, {"photometric": "RGB"}, masked=True),
     "elevation": Kind("float32", 1, RasterType.ELEVATION, {"nodata": -9999.0}, {"raster_type": "elevation"}),
+    "heights": Kind("int16", 1, RasterType.ELEVATION, {"nodata": -32768}, {"raster_type": "elevation"}),
     "classes": Kind("uint8", 1, RasterType.CATEGORICAL, {}, {"raster_type": "categorical"}),
+    "palette": Kind("uint8", 1, RasterType.CATEGORICAL, {"photometric": "PALETTE", "nodata": 0}, palette=True),
     "multiband": Kind("uint16", 8, RasterType.MULTISPECTRAL, {"interleave": "pixel"}, {"raster_type": "multispectral"}),
     "moved": Kind("uint8", 3, RasterType.RGB, {"photometric": "RGB"}, {"target_crs": "EPSG:3857"}),
 }
@@ -69,22 +81,35 @@ class Cost:
     peak_mib: float
 
 
-def make_input(path: Path, kind: Kind, megabytes: int) -> int:
-    """Write smooth pixels with some noise, and return their decoded bytes."""
+def make_input(path: Path, kind: Kind, megabytes: int) -> None:
+    """Write smooth pixels with some noise."""
     side = int((megabytes * 1e6 / (kind.bands * np.dtype(kind.dtype).itemsize)) ** 0.5) // ROWS * ROWS
     place = {"crs": "EPSG:32633", "transform": from_origin(500_000, 5_000_000, 0.5, 0.5)}
     shape = {"width": side, "height": side, "count": kind.bands, "dtype": kind.dtype}
     noise = np.random.default_rng(1).integers(0, 4, (kind.bands, ROWS, side))
     columns = np.arange(side) / side
-    with rasterio.open(path, "w", driver="GTiff", BIGTIFF="IF_SAFER", **shape, **place, **kind.profile) as dst:
+    layout = {"driver": "GTiff", "BIGTIFF": "IF_SAFER", **shape, **place, **kind.profile}
+    with rasterio.Env(GDAL_TIFF_INTERNAL_MASK="YES"), rasterio.open(path, "w", **layout) as dst:
+        if kind.palette:
+            dst.write_colormap(1, {value: (value, 255 - value, 80, 255) for value in range(256)})
         for top in range(0, side, ROWS):
+            window = rasterio.windows.Window(0, top, side, ROWS)
             rows = np.arange(top, top + ROWS)[:, None] / side
             smooth = (np.sin(rows * 9) + np.cos(columns * 7)) * 50 + 120
+            hole = smooth > HOLE
             pixels = smooth[None] + noise
             if kind.raster_type is RasterType.CATEGORICAL:
                 pixels = pixels // 25 * 10 + 1
-            dst.write(pixels.astype(kind.dtype), window=rasterio.windows.Window(0, top, side, ROWS))
-    return int(side * side * kind.bands * np.dtype(kind.dtype).itemsize)
+            if kind.raster_type is RasterType.RGBA:
+                pixels[3] = np.where(hole, 0, 255)
+            dst.write(pixels.astype(kind.dtype), window=window)
+            if kind.masked:
+                dst.write_mask(np.where(hole, 0, 255).astype("uint8"), window=window)
+
+
+def write_input(folder: Path, kind: Kind) -> None:
+    """Write the input of the size that the folder names."""
+    make_input(folder / "in.tif", kind, int((folder / "megabytes").read_text()))
 
 
 def context(folder: Path) -> ProcessContext:
@@ -151,6 +176,31 @@ def publish(folder: Path, _: Kind) -> None:
     register_item(context(folder / "p"), params)
 
 
+def cut(folder: Path, kind: Kind) -> None:
+    """Run raster.generate_tiling_scheme, and raster.process_tile for each tile."""
+    raster = json.loads((folder / "validated.json").read_text())["raster"]
+    common = {"source": str(folder / "in.tif"), "raster": raster, "options": RasterOptions(**kind.options)}
+    scheme = tiling_scheme(context(folder / "g"), TilingSchemeParams(**common)).output
+    assert isinstance(scheme, dict)
+    results = []
+    for tile in scheme["tile_list"]:
+        ctx = context(folder / "t" / f"{tile['row']}-{tile['column']}")
+        made = process_tile(ctx, ProcessTileParams(**common, grid=scheme["grid"], tile=tile, output_prefix="silver/x"))
+        assert isinstance(made.output, dict)
+        results.append({**made.output, **{name: str(ctx.out_dir / file) for name, file in made.files.items()}})
+    (folder / "tiles.json").write_text(json.dumps({"raster": raster, "grid": scheme["grid"], "tiles": results}))
+
+
+def put_together(folder: Path, kind: Kind) -> None:
+    """Run raster.stac_register_item on the tiles."""
+    kept = json.loads((folder / "tiles.json").read_text())
+    kept["tiles"] = [ProcessTileOutput.model_validate(one) for one in kept["tiles"]]
+    about = {"collection_id": "bench", "item_id": "a-v0", "title": "Bench", "version_label": "v1"}
+    options = RasterOptions(**kind.options)
+    params = RegisterItemParams(**kept, **about, href="http://127.0.0.1/a", output_prefix="silver/x", options=options)
+    register_item(context(folder / "o"), params)
+
+
 STEPS: Final[dict[str, Callable[[Path, Kind], None]]] = {
     "start": start_only,
     "driver": drive,
@@ -159,6 +209,8 @@ STEPS: Final[dict[str, Callable[[Path, Kind], None]]] = {
     "statistics": measure,
     "publish": publish,
 }
+TILED_STEPS: Final[dict[str, Callable[[Path, Kind], None]]] = {"cut": cut, "put_together": put_together}
+ALL_STEPS: Final = {"input": write_input, **STEPS, **TILED_STEPS}
 
 
 def _keep(path: Path, outcome: Outcome) -> None:
@@ -167,7 +219,7 @@ def _keep(path: Path, outcome: Outcome) -> None:
 
 
 def cost_of(step: str, name: str, folder: Path) -> Cost:
-    """Run one step in a process of its own."""
+    """Run one step in a process of its own; this one stays small, because a child's peak begins with its parent's."""
     began = time.perf_counter()
     command = [sys.executable, "-W", "ignore", "-m", "bench.raster", "--step", step, name, str(folder)]
     process = subprocess.Popen(command)
@@ -178,21 +230,24 @@ def cost_of(step: str, name: str, folder: Path) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, time.perf_counter() - began, usage.ru_maxrss / 1024)
 
 
-def runs(kinds: list[str], megabytes: list[int], parent: Path | None) -> Iterator[tuple[str, ...]]:
+def runs(kinds: list[str], megabytes: list[int], parent: Path | None, *, tiles: bool) -> Iterator[tuple[str, ...]]:
     """Yield a line of the table for each kind and size."""
     for size in megabytes:
         for name in kinds:
             with tempfile.TemporaryDirectory(dir=parent) as folder:
-                yield line(name, size, Path(folder))
+                yield line(name, size, Path(folder), tiles=tiles)
 
 
-def line(name: str, megabytes: int, folder: Path) -> tuple[str, ...]:
+def line(name: str, megabytes: int, folder: Path, *, tiles: bool) -> tuple[str, ...]:
     """Return one line: costs, ratios, and what was estimated."""
-    decoded = make_input(folder / "in.tif", KINDS[name], megabytes)
+    (folder / "megabytes").write_text(str(megabytes))
+    cost_of("input", name, folder)
     costs = {step: cost_of(step, name, folder) for step in STEPS}
     start = costs["start"].cpu
     cpu = {step: max(0.0, cost.cpu - start) for step, cost in costs.items()}
-    estimate = json.loads((folder / "validated.json").read_text())["estimate"]
+    found = json.loads((folder / "validated.json").read_text())
+    estimate, facts = found["estimate"], found["raster"]
+    decoded = facts["width"] * facts["height"] * facts["count"] * np.dtype(facts["dtype"]).itemsize
     peak = max(costs["validate"].peak_mib, costs["create_cog"].peak_mib)
     create = cpu["create_cog"] - cpu["statistics"]
     beside = cpu["validate"] + cpu["statistics"] + cpu["publish"]
@@ -211,13 +266,23 @@ def line(name: str, megabytes: int, folder: Path) -> tuple[str, ...]:
         f"{peak:.0f}",
         f"{estimate['memory_bytes'] / MIB:.0f}",
         f"{seconds:.1f} / {estimate['seconds']:.1f}",
+        *(tiled_cells(name, folder, start, cpu["create_cog"]) if tiles else ()),
     )
+
+
+def tiled_cells(name: str, folder: Path, start: float, direct: float) -> tuple[str, ...]:
+    """Return what the same raster costs in tiles, beside `direct` seconds for one COG with its statistics."""
+    (folder / "driver.tif").unlink()
+    costs = [cost_of(step, name, folder) for step in TILED_STEPS]
+    seconds = sum(max(0.0, cost.cpu - start) for cost in costs)
+    return f"{seconds:.1f}", f"{seconds / direct:.2f}", f"{max(cost.peak_mib for cost in costs):.0f}"
 
 
 COLUMNS: Final = (
     "input", "MB", "driver CPU s", "create CPU s", "ratio", "beside CPU s", "ratio", "driver wall s", "our wall s",
     "driver MiB", "peak MiB", "estimate MiB", "CPU s / estimate",
 )  # fmt: skip
+TILED_COLUMNS: Final = ("tiled CPU s", "of direct", "tiled MiB")
 
 
 def main() -> None:
@@ -225,16 +290,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", nargs="+", type=int, default=[100])
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
+    parser.add_argument("--tiles", action="store_true")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:
         step, name, folder = given.step
-        STEPS[step](Path(folder), KINDS[name])
+        ALL_STEPS[step](Path(folder), KINDS[name])
         return
-    show((f"{os.getloadavg()[0]:.0f} is the load average; input", *COLUMNS[1:]))
-    show(("---",) * len(COLUMNS))
-    for cells in runs(given.kinds, given.megabytes, given.folder):
+    columns = (*COLUMNS, *TILED_COLUMNS) if given.tiles else COLUMNS
+    show((f"{os.getloadavg()[0]:.0f} is the load average; input", *columns[1:]))
+    show(("---",) * len(columns))
+    for cells in runs(given.kinds, given.megabytes, given.folder, tiles=given.tiles):
         show(cells)
 
 

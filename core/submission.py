@@ -22,7 +22,7 @@ from core.wording import json_kind, readable
 
 Json = dict[str, Any]
 
-INGEST_WORKFLOWS: Final[Mapping[str, str]] = {"raster": "raster_ingest", "vector": "vector_ingest"}
+INGEST_WORKFLOWS: Final[Mapping[str, str]] = {"raster": "raster_tiled", "vector": "vector_ingest"}
 VALIDATE_WORKFLOWS: Final[Mapping[str, str]] = {"raster": "raster_inspect", "vector": "vector_validate"}
 RASTER_OPTIONS: Final = frozenset(RasterOptions.model_fields)
 VECTOR_OPTIONS: Final = frozenset({"crs", "override_crs", "layer", "x", "y", "wkt", "encoding", "split_geometries"})

@@ -113,7 +113,7 @@ def test_after_the_death_of_the_supervisor_the_next_up_takes_over(terminal: Term
     assert terminal.state["urls"] == before["urls"]
     assert not [identity for identity in left if identity is not None and identity.is_alive()]
     assert ready(terminal)
-    assert "raster_ingest" in terminal.run("jobs", "--json")
+    assert "raster_tiled" in terminal.run("jobs", "--json")
 
 
 def test_refusals_are_readable_and_give_an_exit_code(terminal: Terminal, tmp_path: Path) -> None:
@@ -135,4 +135,4 @@ def test_down_ends_everything_and_up_starts_where_it_stopped(terminal: Terminal)
     assert not [identity for identity in left if identity is not None and identity.is_alive()]
     assert not list((terminal.home / "postgres" / "data").glob("postmaster.pid"))
     terminal.run("up", "--detach")
-    assert "raster_ingest" in terminal.run("jobs", "--json")
+    assert "raster_tiled" in terminal.run("jobs", "--json")

@@ -46,7 +46,7 @@ async def test_the_job_gets_everything_the_ingest_needs(business: Business) -> N
     job = await business.engine.job(await business.job_of(accepted))
     inputs = job.input_params
     assert (job.workflow_id, job.priority, job.correlation_id, job.submitted_by) == (
-        "raster_ingest",
+        "raster_tiled",
         9,
         accepted.request_id,
         "sue",

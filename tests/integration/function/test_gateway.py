@@ -413,7 +413,7 @@ async def test_an_operator_asks_who_did_what(platform: Platform) -> None:
 async def test_an_operator_reads_jobs_through_the_gateway(platform: Platform) -> None:
     await platform.submit()
     jobs = (await platform.call("GET", "/api/status/jobs?limit=5&status=RUNNING", "operator")).body["jobs"]
-    assert [job["workflow_id"] for job in jobs] == ["raster_ingest"]
+    assert [job["workflow_id"] for job in jobs] == ["raster_tiled"]
     job = f"/api/status/job/{jobs[0]['job_id']}"
     assert (await platform.call("GET", job, "operator")).body["job_id"] == jobs[0]["job_id"]
     assert len((await platform.call("GET", f"{job}/nodes", "operator")).body["nodes"]) == 7

@@ -49,10 +49,10 @@ async def test_an_operator_sees_what_there_is(platform: Platform) -> None:
     accepted = await platform.submit()
     request_id = accepted["request_id"]
     stats = (await platform.call("GET", "/api/status/stats?hours=1", "operator")).body
-    assert (stats["jobs"], stats["requests"]) == ({"raster_ingest": {"RUNNING": 1}}, {"ddh": {"queued": 1}})
+    assert (stats["jobs"], stats["requests"]) == ({"raster_tiled": {"RUNNING": 1}}, {"ddh": {"queued": 1}})
     assert sum(sum(states.values()) for states in stats["tasks"].values()) == 1
     (job,) = (await platform.call("GET", f"/api/status/lookup?request_id={request_id}", "operator")).body["jobs"]
-    assert (job["asset_id"], job["version_ordinal"], job["workflow_id"]) == (accepted["asset_id"], 0, "raster_ingest")
+    assert (job["asset_id"], job["version_ordinal"], job["workflow_id"]) == (accepted["asset_id"], 0, "raster_tiled")
     by_job = (await platform.call("GET", f"/api/status/lookup?job_id={job['job_id']}", "operator")).body["jobs"]
     by_asset = await platform.call(
         "GET", f"/api/status/lookup?asset_id={job['asset_id']}&version_ordinal=0", "operator"

@@ -20,7 +20,7 @@ DDH = Platform.model_validate(
         "optional_refs": ["theme"],
         "version_ref": "version_id",
         "allowed_sources": [{"container": "bronze", "prefix": "ddh/"}, {"url_prefix": "https://data.example/"}],
-        "allowed_workflows": ["raster_ingest"],
+        "allowed_workflows": ["raster_tiled"],
         "collection_prefix": "ddh-",
         "created_at": "2026-01-01T00:00:00Z",
     }
@@ -79,7 +79,7 @@ def test_refs_may_stand_flat_beside_the_other_fields() -> None:
 
 def test_what_is_left_out_gets_its_default() -> None:
     found = parse_submission(body(), DDH)
-    assert (found.title, found.collection_id, found.workflow_id) == ("dem.tif", "ddh-raster", "raster_ingest")
+    assert (found.title, found.collection_id, found.workflow_id) == ("dem.tif", "ddh-raster", "raster_tiled")
     assert (found.request.access_level, found.request.priority, found.options) == ("ouo", 5, {})
 
 
