@@ -195,7 +195,7 @@ def put_together(folder: Path, kind: Kind) -> None:
     """Run raster.stac_register_item on the tiles."""
     kept = json.loads((folder / "tiles.json").read_text())
     kept["tiles"] = [ProcessTileOutput.model_validate(one) for one in kept["tiles"]]
-    about = {"collection_id": "bench", "item_id": "a-v0", "title": "Bench", "version_label": "v1"}
+    about: Json = {"collection_id": "bench", "item_id": "a-v0", "title": "Bench", "version_label": "v1"}
     options = RasterOptions(**kind.options)
     params = RegisterItemParams(**kept, **about, href="http://127.0.0.1/a", output_prefix="silver/x", options=options)
     register_item(context(folder / "o"), params)

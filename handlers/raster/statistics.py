@@ -1,12 +1,14 @@
 """Statistics of the valid pixels of each band: exact extremes, mean and deviation, and the p2 and p98 for rendering.
 
-8- and 16-bit integers are counted value by value in one pass, so everything is exact. Others take two passes: moments,
-then a histogram of 65,536 bins between the extremes, so that percentiles are off by at most 1/65,536 of the range.
+8- and 16-bit integers are counted value by value in one pass, so everything is exact. Of others moments are counted,
+and a histogram of 65,536 bins between the extremes, so that percentiles are off by at most 2/65,536 of the range. Where
+an overview tells about where the extremes lie, one pass does both; a second one is made when a value lies beyond.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from rasterio.enums import ColorInterp, MaskFlags
 from rasterio.io import DatasetReader
 
+from handlers.raster import gdal
 from handlers.raster.facts import NodataValue
 from handlers.raster.nodata import equals_nodata, in_dtype
 from handlers.raster.rewrite import OnWindow
@@ -21,6 +24,8 @@ from handlers.raster.scan import MAX_CLASSES, Distinct
 from handlers.raster.windows import block_windows
 
 BINS: Final = 65_536
+FINE_BINS: Final = 4 * BINS
+"""Over three times the range of an overview, so that they are finer than the bins between the extremes."""
 LOW_SHARE: Final = 0.02
 HIGH_SHARE: Final = 0.98
 
@@ -64,12 +69,36 @@ class Moments:
         with np.errstate(over="ignore", invalid="ignore"):  # values near 1e308; the result is left out then
             count, mean = values.size, float(values.mean())
             delta, total = mean - self.mean, self.count + values.size
-            self.squares += float(np.square(values - mean).sum()) + delta * delta * self.count * count / total
+            values -= mean
+            self.squares += float(np.dot(values, values)) + delta * delta * self.count * count / total
             self.mean += delta * count / total
         self.count = total
         self.low, self.high = min(self.low, pixels.min().item()), max(self.high, pixels.max().item())
         if pixels.dtype.kind in "iu":
             self.distinct.add(pixels)
+
+
+@dataclass(slots=True)
+class Rough:
+    """A histogram over a range that is guessed, so wide that the extremes usually lie in it."""
+
+    low: float
+    high: float
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(FINE_BINS, np.int64))
+
+    def add(self, pixels: Array) -> None:
+        """Count the pixels of one window."""
+        self.counts += _binned(pixels, self.low, self.high, FINE_BINS)
+
+    def holds(self, moments: Moments) -> bool:
+        """Return whether every value lay within the range."""
+        return self.low <= moments.low and moments.high <= self.high
+
+    def between(self, moments: Moments) -> NDArray[np.int64]:
+        """Return the counts between the extremes."""
+        places = np.flatnonzero(self.counts)
+        middles = self.low + (places + 0.5) * ((self.high - self.low) / FINE_BINS)
+        return poured(middles, self.counts[places], moments)
 
 
 @dataclass(slots=True)
@@ -107,15 +136,35 @@ def tallies(src: DatasetReader, nodata: NodataValue, on_window: OnWindow) -> lis
             for band, values in enumerate(pixels):
                 counts[band] += np.bincount(values.astype(np.int64) - offset, minlength=counts[band].size)
         return [Tally(count, offset) for count in counts]
-    moments = [Moments() for _ in src.indexes]
+    moments, rough = [Moments() for _ in src.indexes], _rough(src, scalar)
     for pixels in _valid_pixels(src, scalar, on_window):
         for band, values in enumerate(pixels):
             moments[band].add(values)
+            if rough:
+                rough[band].add(values)
+    if rough and all(guess.holds(moment) for guess, moment in zip(rough, moments, strict=True)):
+        return [Tally(guess.between(moment), moments=moment) for guess, moment in zip(rough, moments, strict=True)]
     histograms = [np.zeros(BINS, np.int64) for _ in src.indexes]
     for pixels in _valid_pixels(src, scalar, on_window):
         for band, values in enumerate(pixels):
             histograms[band] += _histogram(values, moments[band])
     return [Tally(histogram, moments=moment) for histogram, moment in zip(histograms, moments, strict=True)]
+
+
+def _rough(src: DatasetReader, nodata: Any) -> list[Rough]:
+    """Return empty histograms around what the smallest overview shows; none where it shows too little."""
+    levels = len(src.overviews(1))
+    if not levels:
+        return []
+    with gdal.open_geotiff(Path(src.name), overview_level=levels - 1) as coarse:
+        shown = next(_valid_pixels(coarse, nodata, lambda _done, _all: None))
+    found = []
+    for values in shown:
+        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+        if not 0 < high - low < math.inf:
+            return []
+        found.append(Rough(2 * low - high, 2 * high - low))
+    return found
 
 
 def _valid_pixels(src: DatasetReader, nodata: Any, on_window: OnWindow) -> Iterator[list[Array]]:
@@ -168,11 +217,28 @@ def from_counts(counts: NDArray[np.int64], offset: int, total: int) -> BandStati
 
 def _histogram(values: Array, moments: Moments) -> NDArray[np.int64]:
     """Return how many values fall into each of `BINS` equal parts of their range."""
-    width = moments.high - moments.low
+    return _binned(values, moments.low, moments.high, BINS)
+
+
+def _binned(values: Array, low: float, high: float, bins: int) -> NDArray[np.int64]:
+    """Return how many values fall into each of the equal parts of a range; those beyond count at its ends."""
+    width = high - low
     if values.size == 0 or width <= 0 or not math.isfinite(width):
+        return np.zeros(bins, np.int64)
+    places = values.astype(np.float64)
+    places -= low
+    places *= bins / width
+    numbers = places.astype(np.int64)
+    return np.bincount(np.clip(numbers, 0, bins - 1, out=numbers), minlength=bins)
+
+
+def poured(middles: Array, counts: NDArray[np.int64], moments: Moments) -> NDArray[np.int64]:
+    """Return counts of other bins, each taken for its middle, over the bins between the extremes of `moments`."""
+    width = moments.high - moments.low
+    if width <= 0 or not math.isfinite(width):
         return np.zeros(BINS, np.int64)
-    places = (values.astype(np.float64) - moments.low) * (BINS / width)
-    return np.bincount(np.clip(places.astype(np.int64), 0, BINS - 1), minlength=BINS)
+    numbers = np.clip(((middles - moments.low) * (BINS / width)).astype(np.int64), 0, BINS - 1)
+    return np.bincount(numbers, weights=counts, minlength=BINS).astype(np.int64)
 
 
 def from_moments(moments: Moments, histogram: NDArray[np.int64], total: int) -> BandStatistics:

@@ -5,7 +5,6 @@ poured into one between the extremes of all, which moves percentiles by at most 
 """
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from handlers.raster.scan import MAX_CLASSES, Distinct
-from handlers.raster.statistics import BINS, BandStatistics, Moments, Tally
+from handlers.raster.statistics import BINS, BandStatistics, Moments, Tally, poured
 
 Counts = NDArray[np.int64]
 
@@ -89,16 +88,11 @@ def _joined(sets: Iterable[set[int] | None]) -> set[int] | None:
 
 def _poured(part: Tally, theirs: Moments, ours: Moments) -> Counts:
     """Return a part's histogram over the bins of the whole, each bin taken for its middle."""
-    width, wide = theirs.high - theirs.low, ours.high - ours.low
-    if wide <= 0 or not math.isfinite(wide):
-        return np.zeros(BINS, np.int64)
+    width = theirs.high - theirs.low
     if width <= 0:
-        middles, counts = np.array([float(theirs.low)]), np.array([theirs.count])
-    else:
-        places = np.flatnonzero(part.counts)
-        middles, counts = theirs.low + (places + 0.5) * (width / BINS), part.counts[places]
-    bins = np.clip(((middles - ours.low) * (BINS / wide)).astype(np.int64), 0, BINS - 1)
-    return np.bincount(bins, weights=counts, minlength=BINS).astype(np.int64)
+        return poured(np.array([float(theirs.low)]), np.array([theirs.count]), ours)
+    places = np.flatnonzero(part.counts)
+    return poured(theirs.low + (places + 0.5) * (width / BINS), part.counts[places], ours)
 
 
 def _about(band: Tally) -> dict[str, Any]:

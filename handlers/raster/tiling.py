@@ -168,7 +168,12 @@ def reduced(cog: Path, plain: Path, reduction: int, profile: CogProfile) -> Iter
 def write_coarse(coarse: DatasetReader, target: Path, grid: Grid, tile: Tile) -> None:
     """Write a tile's share of the overview of the whole."""
     colors = final_colors(coarse, alpha_is_data=False)
-    place = {"crs": coarse.crs, "transform": grid.affine(tile.window, grid.reduction), "compress": "deflate"}
+    place = {
+        "crs": coarse.crs,
+        "transform": grid.affine(tile.window, grid.reduction),
+        "compress": "deflate",
+        "zlevel": 1,
+    }
     with create_plain(coarse, target, shape=coarse.shape, nodata=coarse.nodata, colors=colors, **place) as dst:
         copy_metadata(coarse, dst, colors)
         dst.write(coarse.read())

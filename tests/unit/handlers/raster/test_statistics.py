@@ -43,6 +43,28 @@ def test_moments_and_percentiles_agree_with_numpy(
         assert percentile == pytest.approx(expected, abs=0 if values.dtype.itemsize <= 2 else bin_width + 1e-9)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize(("spike", "passes"), [(0, 1), (90_000, 2), (-90_000, 2)])
+def test_with_an_overview_one_pass_is_enough_unless_a_value_lies_far_beyond(
+    raster: RasterPath, dtype: str, spike: int, passes: int
+) -> None:
+    values = np.add.outer(np.arange(600), np.arange(700)).astype(dtype)
+    values[:100], values[300, 300] = -9999, spike or 600
+    path = raster.write(values, nodata=-9999)
+    with rasterio.open(path, "r+") as dst:
+        dst.build_overviews([8], rasterio.enums.Resampling.average)
+    starts: list[int] = []
+    with rasterio.open(path) as src:
+        (found,) = band_statistics(src, -9999, lambda done, _: starts.append(done))
+    assert starts.count(600 * 700) == passes
+    exact = values[values != -9999].astype(np.float64)
+    assert (found.minimum, found.maximum) == (exact.min(), exact.max())
+    assert (found.mean, found.stddev) == (pytest.approx(exact.mean()), pytest.approx(exact.std()))
+    bins = 2 * float(np.ptp(exact)) / 65_536
+    for share, percentile in ((2, found.p2), (98, found.p98)):
+        assert percentile == pytest.approx(np.percentile(exact, share, method="inverted_cdf"), abs=bins)
+
+
 @pytest.mark.parametrize(
     ("dtype", "nodata"), [("uint8", 7), ("int32", -9999), ("float32", -9999.0), ("float32", "nan")]
 )
