@@ -231,6 +231,34 @@ class RegisterItemOutput(Output):
     tiles_path: str | None = Field(default=None, description="List of the tiles, with their places and files.")
 
 
+class ItemToRegister(Params):
+    """One COG of a batch; the batch says the rest."""
+
+    cog: str = Field(description="Blob path of the COG; staged: this is the read-back.")
+    cog_facts: dict[str, Any] = Field(description="The whole output of raster.create_cog.")
+    item_id: str
+    title: str
+    description: str | None = None
+    href: str = Field(description="Unsigned URL of the download door for this version.")
+    options: RasterOptions | None = Field(default=None, description="Instead of those of the batch.")
+
+
+class RegisterItemsParams(Params):
+    """Several COGs of one collection."""
+
+    items: list[ItemToRegister] = Field(min_length=1, max_length=300)
+    collection_id: str
+    version_label: str
+    properties: dict[str, Any] = Field(default={}, description="platform:* traceability, lineage.")
+    options: RasterOptions = RasterOptions()
+
+
+class RegisterItemsOutput(Output):
+    stac_collection_id: str
+    stac_item_ids: list[str]
+    stac_items: list[dict[str, Any]] = Field(description="In the order of the params.")
+
+
 _SPECS = (
     HandlerSpec("echo", LIGHT_QUEUE, RunMode.INLINE, AnyParams, EchoOutput, 300),
     HandlerSpec("hello_world", LIGHT_QUEUE, RunMode.INLINE, HelloParams, HelloOutput, 300),
@@ -346,6 +374,16 @@ _SPECS = (
         600,
         staged=("cog", "tiles.coarse_path", "tiles.tallies_path"),
         description="Reads the COG back, or puts tiles together, and builds the STAC item that the approval publishes.",
+    ),
+    HandlerSpec(
+        "raster.stac_register_items",
+        LIGHT_QUEUE,
+        RunMode.SUBPROCESS,
+        RegisterItemsParams,
+        RegisterItemsOutput,
+        1800,
+        staged=("items.cog",),
+        description="As raster.stac_register_item, for a batch of COGs; all of them or none.",
     ),
 )
 

@@ -29,6 +29,7 @@ IMPLEMENTATIONS: Final[Mapping[str, str]] = {
     "raster.process_file": "handlers.raster.collection:process_file",
     "raster.stac_ensure_collection": "handlers.stac.ensure_collection:ensure_collection",
     "raster.stac_register_item": "handlers.stac.register_item:register_item",
+    "raster.stac_register_items": "handlers.stac.register_items:register_items",
 }
 """Handler name -> `module:function`."""
 
