@@ -23,7 +23,7 @@ from handlers.json_values import to_json
 from handlers.registry import WALKS, resolve
 from worker.batches import run_batch
 from worker.child_process import ChildDied, Listener, PeakMemory
-from worker.files import output_blob, place_scratch, stage_sidecars
+from worker.files import output_blob, place_scratch, stage_sidecars, staging_place
 from worker.frames import BrokenFrame, Done, Log, Note, Progress, Run, Saved
 from worker.journal import Journal
 from worker.pool import ProcessPool, TimedOut
@@ -191,7 +191,8 @@ class Executor:
         return params | await self._peeked(task, scratch) if task.spec.peeked else params
 
     async def _stage(self, path: str, scratch: Path) -> str:
-        return str(await self._tools.blobs.stage(BlobRef.parse(path), scratch))
+        ref = BlobRef.parse(path)
+        return str(await self._tools.blobs.stage(ref, staging_place(scratch, ref)))
 
     async def _peeked(self, task: RunningTask, scratch: Path) -> Json:
         """Return the params that name a local copy of what lies behind a URL, in a folder of its own."""

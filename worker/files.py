@@ -1,6 +1,7 @@
 """Scratch folders of tasks and the files that leave them."""
 
 import asyncio
+import hashlib
 import stat
 from pathlib import Path
 
@@ -37,6 +38,17 @@ def output_blob(message: TaskMessage, place: str, scratch: Path, file: str) -> t
     return source, ref
 
 
+def staging_place(scratch: Path, ref: BlobRef) -> Path:
+    """Return the folder that a blob is staged into, and create it.
+
+    Blobs of one folder share it, so that sidecars lie beside their raster; equal names of other folders do not meet.
+    """
+    folder = ref.name.rpartition("/")[0]
+    place = scratch / "staged" / hashlib.sha256(f"{ref.container}/{folder}".encode()).hexdigest()[:16]
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return place
+
+
 async def stage_sidecars(blobs: BlobRepository, ref: BlobRef, scratch: Path) -> None:
     """Stage the small files beside a raster that are there, next to it."""
     folder, slash, raster = ref.name.rpartition("/")
@@ -47,7 +59,7 @@ async def stage_sidecars(blobs: BlobRepository, ref: BlobRef, scratch: Path) -> 
             await blobs.stat(beside)
         except (DataError, ParameterInvalid):
             return  # there is none, or its name would be no blob's
-        await blobs.stage(beside, scratch)
+        await blobs.stage(beside, staging_place(scratch, beside))
 
     await asyncio.gather(*map(stage, names_beside(raster)))
 
