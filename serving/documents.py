@@ -69,15 +69,18 @@ class Catalogue:
         if document is None:
             log.error("approved version is not in the catalogue", extra={"item_id": route.stac_item_id})
             return None
-        return with_null_code(document)
+        return with_nulls(document)
 
 
-def with_null_code(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item whose CRS has no code with the null that says so; pgstac drops nulls of properties."""
-    properties = item.get("properties", {})
+def with_nulls(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item with the nulls of its properties that mean something, all of which pgstac drops.
+
+    An item over an interval has no instant, and a CRS may have no code; STAC wants both said.
+    """
+    properties = {"datetime": None} | item.get("properties", {})
     if "proj:wkt2" in properties or "proj:projjson" in properties:
-        return item | {"properties": {"proj:code": None} | properties}
-    return item
+        properties = {"proj:code": None} | properties
+    return item | {"properties": properties}
 
 
 def documents_router(gate: Gate, catalogue: Catalogue, files: VersionFiles) -> APIRouter:

@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 from repositories import pgstac, roles
 from repositories.pgstac import CatalogueMismatch, differences
+from serving.documents import with_nulls
 from tests.support.databases import Database
 
 POINT = {"type": "Point", "coordinates": [10.123456789012345, 52.0]}
@@ -128,6 +129,24 @@ async def test_partitions_take_in_whatever_time_comes(conn: AsyncConnection[Any]
     for year in ("2021", "1999", "0900"):
         found = await search(conn, f"{year}-01-01T00:00:00Z/{year}-12-31T00:00:00Z")
         assert found == [("ddh-dem", f"in-{year}")]
+
+
+async def test_an_item_over_an_interval_is_found_by_overlap(conn: AsyncConnection[Any]) -> None:
+    """C01 of the cases, datetime-null: no instant but both ends. pgstac drops the null; serving puts it back."""
+    await pgstac.write_collection(conn, collection())
+    year = item("a")
+    ends = {"start_datetime": "2023-01-01T00:00:00Z", "end_datetime": "2023-12-31T23:59:59Z"}
+    year["properties"] |= {"datetime": None, **ends}
+    await pgstac.write_items(conn, [year])
+    for moment, found in {
+        "2023-06-01T00:00:00Z/2023-06-02T00:00:00Z": [("ddh-dem", "a")],
+        "2022-01-01T00:00:00Z/2023-01-01T00:00:00Z": [("ddh-dem", "a")],
+        "2024-01-01T00:00:00Z/..": [],
+        "../2022-12-31T23:59:59Z": [],
+    }.items():
+        assert await search(conn, moment) == found, moment
+    served = with_nulls(await pgstac.read_item(conn, "ddh-dem", "a") or {})
+    assert {"datetime": None, **ends}.items() <= served["properties"].items()
 
 
 async def test_one_id_in_two_collections_is_two_items(conn: AsyncConnection[Any]) -> None:

@@ -4,17 +4,20 @@ from typing import Any
 
 import pytest
 
-from serving.documents import with_null_code
+from serving.documents import with_nulls
+
+NOON = {"datetime": "2024-05-01T12:00:00Z"}
+YEAR = {"start_datetime": "2023-01-01T00:00:00Z", "end_datetime": "2023-12-31T23:59:59Z"}
 
 
 @pytest.mark.parametrize(
     ("properties", "shown"),
     [
-        ({"proj:wkt2": "PROJCRS[…]"}, {"proj:code": None, "proj:wkt2": "PROJCRS[…]"}),
-        ({"proj:projjson": {}, "proj:code": "EPSG:32633"}, {"proj:projjson": {}, "proj:code": "EPSG:32633"}),
-        ({"title": "no raster"}, {"title": "no raster"}),
+        ({**NOON, "proj:wkt2": "PROJCRS[…]"}, {**NOON, "proj:code": None, "proj:wkt2": "PROJCRS[…]"}),
+        ({**NOON, "proj:projjson": {}, "proj:code": "EPSG:1"}, {**NOON, "proj:projjson": {}, "proj:code": "EPSG:1"}),
+        ({**NOON, "title": "no raster"}, {**NOON, "title": "no raster"}),
+        (YEAR, {**YEAR, "datetime": None}),
     ],
 )
-def test_a_crs_without_a_code_says_so(properties: dict[str, Any], shown: dict[str, Any]) -> None:
-    item = {"id": "a", "properties": properties}
-    assert with_null_code(item) == {"id": "a", "properties": shown}
+def test_what_has_no_code_or_no_instant_says_so(properties: dict[str, Any], shown: dict[str, Any]) -> None:
+    assert with_nulls({"id": "a", "properties": properties}) == {"id": "a", "properties": shown}
