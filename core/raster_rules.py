@@ -73,7 +73,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "format.allowed", "FORMAT_NOT_ALLOWED", ERROR, "format",
-        "Only GeoTIFF, BigTIFF, COG, HDF5 and NetCDF-4 are read, judged by content; all else is refused unopened.",
+        "Only GeoTIFF, BigTIFF, COG, HDF5, NetCDF and GRIB are read, judged by content; all else is refused unopened.",
         _REFUSALS + "test_content_decides_not_the_name",
     ),
     Rule(

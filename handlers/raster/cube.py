@@ -1,10 +1,12 @@
-"""Variables of HDF5 and NetCDF-4 files: one, and one step of it, becomes a plain GeoTIFF that the rules then judge.
+"""Variables of HDF5 and NetCDF files: one, and one step of it, becomes a plain GeoTIFF that the rules then judge.
 
 GDAL never opens such a file: it is walked here first, and what could read another file or run a filter from elsewhere
-is refused. Conventions: https://cfconventions.org (1.11), dimension scales as HDF5 and NetCDF-4 have them.
+is refused. Fields of GRIB files are chosen alike (`handlers.raster.grib`). Conventions: https://cfconventions.org
+(1.11), dimension scales as HDF5 and NetCDF-4 have them.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -15,6 +17,7 @@ import numpy as np
 import rasterio
 from rasterio.windows import Window
 
+from handlers.raster import classic, grib
 from handlers.raster.cube_grid import (
     CubeError,
     CubeForbidden,
@@ -74,26 +77,43 @@ def unpack(source: Path, wanted: str | None, target: Path, findings: Findings, o
         Rejected: FORMAT_NOT_ALLOWED, RASTER_UNREADABLE, SUBDATASET_REQUIRED, PARAMETER_INVALID, RASTER_TOO_LARGE.
     """
     try:
-        with h5py.File(source, "r", locking=False) as file:
-            variables = list(_variables(file))
+        if _magic(source) == grib.MAGIC:
+            return Unpacked(grib.unpack_grib(source, wanted, target, findings, on_window), False)
+        with _datasets(source) as datasets:
+            variables = list(_variables(datasets))
             variable, step = _choose(variables, wanted, findings)
             _check_size(variable, findings)
-            crs, without_mapping = crs_of(file, variable.dataset, variable.grid)
+            crs, without_mapping = crs_of(variable.dataset, variable.grid)
             _write(variable, step, crs, target, on_window)
             chosen = variable.name if variable.steps == 1 else f"{variable.name}:{step + 1}"
             return Unpacked(chosen, without_mapping)
     except CubeForbidden as exc:
         findings.stop("FORMAT_NOT_ALLOWED", "format", f"the file is refused: {exc}")
-    except (CubeError, OSError, RuntimeError, KeyError, ValueError, TypeError) as exc:
+    except (CubeError, OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError) as exc:
         why = str(exc) if isinstance(exc, CubeError) else "it is broken"
         findings.stop(
-            "RASTER_UNREADABLE", "file", f"the HDF5 file cannot be read: {why}",
+            "RASTER_UNREADABLE", "file", f"the file cannot be read: {why}",
             remediation="Check the file and send it again, completely.",
         )  # fmt: skip
 
 
-def _variables(file: Any) -> Iterator[Variable]:
-    for name, dataset in _walk(file):
+def _magic(source: Path) -> bytes:
+    with source.open("rb") as file:
+        return file.read(4)
+
+
+@contextmanager
+def _datasets(source: Path) -> Iterator[Iterator[tuple[str, Any]]]:
+    """Yield all datasets of a file by their names."""
+    if _magic(source) in classic.MAGIC:
+        yield iter(classic.variables_of(source).items())
+        return
+    with h5py.File(source, "r", locking=False) as file:
+        yield _walk(file)
+
+
+def _variables(datasets: Iterator[tuple[str, Any]]) -> Iterator[Variable]:
+    for name, dataset in datasets:
         grid = grid_of(dataset)
         if grid is not None:
             yield Variable(name, dataset, grid)
@@ -171,14 +191,15 @@ def _write(variable: Variable, step: int, crs: str | None, target: Path, on_wind
     dataset, grid = variable.dataset, variable.grid
     leading = np.unravel_index(step, dataset.shape[:-2]) if dataset.ndim > 2 else ()
     height, width = dataset.shape[-2:] if not grid.transposed else dataset.shape[:-3:-1]
-    dtype = np.dtype("float32") if dataset.dtype == np.float16 else dataset.dtype.newbyteorder("=")
-    attributes = dataset.attrs
+    attributes, dtype = dataset.attrs, _stored(dataset)
     profile = {"driver": "GTiff", "width": width, "height": height, "count": 1, "dtype": dtype.name}
     layout = {"tiled": True, "blockxsize": BLOCK_SIZE, "blockysize": BLOCK_SIZE, "BIGTIFF": "IF_SAFER"}
     with rasterio.open(target, "w", crs=crs, transform=grid.transform, **profile, **layout) as dst:
         nodata = attributes.get("_FillValue", attributes.get("missing_value"))
-        if nodata is not None and _fits(np.asarray(nodata).ravel()[0], dtype):
-            dst.nodata = np.asarray(nodata).ravel()[0].item()
+        if nodata is not None:
+            value = _meant(np.asarray(nodata).ravel()[:1], dtype)[0]
+            if _fits(value, dtype):
+                dst.nodata = value.item()
         dst.set_band_description(1, text_of(attributes.get("long_name")) or variable.name)
         if unit := text_of(attributes.get("units")):
             dst.set_band_unit(1, unit)
@@ -187,8 +208,21 @@ def _write(variable: Variable, step: int, crs: str | None, target: Path, on_wind
         if (moment := moment_of(dataset, leading)) is not None:
             dst.update_tags(TIFFTAG_DATETIME=f"{moment:%Y:%m:%d %H:%M:%S}")
         for window in row_windows(width, height, dtype.itemsize, BLOCK_SIZE):
-            dst.write(_read(dataset, leading, grid, window).astype(dtype), 1, window=window)
+            dst.write(_meant(_read(dataset, leading, grid, window), dtype).astype(dtype), 1, window=window)
             on_window(window.row_off + window.height, height)
+
+
+def _stored(dataset: Any) -> np.dtype[Any]:
+    """Return the type of the copy; NetCDF without unsigned types says `_Unsigned` of signed ones."""
+    dtype = np.dtype("float32") if dataset.dtype == np.float16 else dataset.dtype.newbyteorder("=")
+    unsigned = dtype.kind == "i" and text_of(dataset.attrs.get("_Unsigned")).lower() == "true"
+    return np.dtype(f"u{dtype.itemsize}") if unsigned else np.dtype(dtype)
+
+
+def _meant(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Return signed numbers as the unsigned ones of the copy that their bits mean; all others as they are."""
+    signed = dtype.kind == "u" and values.dtype.kind == "i" and values.dtype.itemsize == dtype.itemsize
+    return values.astype(f"i{dtype.itemsize}").view(dtype) if signed else values
 
 
 def _fits(value: Any, dtype: np.dtype[Any]) -> bool:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any, Final
 
+import h5py
 import numpy as np
 from pyproj import CRS
 from pyproj.exceptions import CRSError
@@ -55,6 +56,8 @@ def check_storage(dataset: Any) -> None:
     Raises:
         CubeForbidden: external storage, a virtual dataset, a filter that is not part of HDF5.
     """
+    if not isinstance(dataset, h5py.Dataset):
+        return  # an array of classic NetCDF, which cannot lie elsewhere
     if dataset.is_virtual or dataset.external:
         raise CubeForbidden("pixels lie in another file")
     plist = dataset.id.get_create_plist()
@@ -85,7 +88,7 @@ def grid_of(dataset: Any) -> Grid | None:
     return Grid(Affine(across, 0, west - across / 2, 0, down, north - down / 2), geographic, transposed)
 
 
-def crs_of(file: Any, dataset: Any, grid: Grid) -> tuple[str | None, bool]:
+def crs_of(dataset: Any, grid: Grid) -> tuple[str | None, bool]:
     """Return the WKT of a variable's CRS, and whether only the convention says it; None when nobody says one."""
     name = text_of(dataset.attrs.get("grid_mapping"))
     mapping = dataset.parent.get(name) if name and "/" not in name and name in dataset.parent else None

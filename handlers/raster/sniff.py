@@ -28,7 +28,13 @@ class Sniffed:
 
 _TIFF = tuple(bytes.fromhex(magic) for magic in ("49492a00", "4d4d002a", "49492b00", "4d4d002b"))
 
-_HDF5 = b"\x89HDF\r\n\x1a\n"
+_CUBES = (
+    (b"\x89HDF\r\n\x1a\n", "HDF5 or NetCDF-4 file"),
+    (b"CDF\x01", "NetCDF file"),
+    (b"CDF\x02", "NetCDF file"),
+    (b"CDF\x05", "NetCDF file"),
+    (b"GRIB", "GRIB file"),
+)
 
 _PICTURES = (
     (b"\xff\xd8\xff", "JPEG picture"),
@@ -40,10 +46,6 @@ _PICTURES = (
 _FORMATS = (
     (b"\x00\x00\x00\x0cjP  ", "JPEG 2000 image"),
     (b"\xff\x4f\xff\x51", "JPEG 2000 codestream"),
-    (b"CDF\x01", "NetCDF file"),
-    (b"CDF\x02", "NetCDF file"),
-    (b"CDF\x05", "NetCDF file"),
-    (b"GRIB", "GRIB file"),
     (b"PK\x03\x04", "zip archive"),
     (b"PK\x05\x06", "zip archive"),
     (b"\x1f\x8b", "gzip archive"),
@@ -90,8 +92,9 @@ def sniff(head: bytes) -> Sniffed:
     """Return what a file is, given its first `HEAD_BYTES` bytes (at least one)."""
     if head.startswith(_TIFF):
         return Sniffed(Kind.TIFF, "TIFF")
-    if head.startswith(_HDF5):
-        return Sniffed(Kind.CUBE, "HDF5 or NetCDF-4 file")
+    for magic, name in _CUBES:
+        if head.startswith(magic):
+            return Sniffed(Kind.CUBE, name)
     picture = _picture(head)
     if picture:
         return Sniffed(Kind.PICTURE, picture)

@@ -22,6 +22,7 @@ from edge.fetching import SourceClient
 from repositories.blobs_folder import FolderBlobRepository
 from tests.integration.worker.conftest import Dispatcher
 from tests.integration.worker.running import running
+from tests.support.gribs import field
 from tests.support.range_host import range_host
 
 HEIGHT = np.add.outer(np.arange(300, dtype="float32"), np.arange(400, dtype="float32"))
@@ -180,7 +181,7 @@ async def test_sidecars_of_a_blob_come_to_the_jail_from_wherever_blobs_are(
     assert raster["bounds"] == [5e5, 5e6 - 9000, 5e5 + 12000, 5e6]
 
 
-async def test_a_variable_of_a_netcdf_is_validated_in_the_jail(
+async def test_a_variable_of_a_netcdf_and_a_field_of_a_grib_are_validated_in_the_jail(
     dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path
 ) -> None:
     with h5py.File(tmp_path / "a.nc", "w") as file:
@@ -191,8 +192,14 @@ async def test_a_variable_of_a_netcdf_is_validated_in_the_jail(
         file.create_dataset("t", data=HEIGHT[:30, :40], chunks=True, compression="gzip")
         for place, name in enumerate(("lat", "lon")):
             file["t"].dims[place].attach_scale(file[name])
-    await FolderBlobRepository(Path(environment["BLOB_ROOT"])).upload(tmp_path / "a.nc", BlobRef("bronze", "a.nc"))
+    (tmp_path / "a.grib").write_bytes(field(np.arange(1200.0).reshape(30, 40)))
+    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
+    found = {}
     async with running():
-        await dispatch("job_validate_0", "raster.validate", {"source": "bronze/a.nc"}, timeout_seconds=60)
-        found = output(await dispatch.result("job_validate_0", 60))
-    assert (found["raster"]["member"], found["raster"]["crs_code"]) == ("t", "EPSG:4326")
+        for number, name in enumerate(("a.nc", "a.grib")):
+            await blobs.upload(tmp_path / name, BlobRef("bronze", name))
+            task = f"job_validate_{number}"
+            await dispatch(task, "raster.validate", {"source": f"bronze/{name}"}, timeout_seconds=60)
+            found[name] = output(await dispatch.result(task, 60))["raster"]
+    assert (found["a.nc"]["member"], found["a.nc"]["crs_code"]) == ("t", "EPSG:4326")
+    assert (found["a.grib"]["member"], found["a.grib"]["width"]) == ("1", 40)

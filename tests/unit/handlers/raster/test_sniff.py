@@ -25,8 +25,6 @@ FORMATS = [
     (b"PK\x03\x04rest", "zip archive"),
     (b"\x1f\x8b\x08rest", "gzip archive"),
     (b"\0" * 257 + b"ustar\0", "tar archive"),
-    (b"CDF\x01rest", "NetCDF file"),
-    (b"GRIB rest", "GRIB file"),
     (b"SQLite format 3\x00rest", "SQLite or GeoPackage database"),
     (b"ncols 4\nnrows 4\n", "ASCII grid"),
     (b'{"type": "FeatureCollection", "features": []}', "GeoJSON or STAC document"),
@@ -68,5 +66,6 @@ def test_anything_else_is_described_but_never_quoted(head: bytes, name: str) -> 
     assert "secret" not in found.name
 
 
-def test_hdf5_is_a_cube() -> None:
-    assert sniff(b"\x89HDF\r\n\x1a\nrest").kind is Kind.CUBE
+@pytest.mark.parametrize("magic", [b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"CDF\x02", b"CDF\x05", b"GRIB"])
+def test_files_of_variables_and_fields_are_cubes(magic: bytes) -> None:
+    assert sniff(magic + b"rest").kind is Kind.CUBE
