@@ -283,7 +283,8 @@ class Business:
                     )
                 return {"collection_id": params["collection_id"], "created": created}
             case "raster.stac_register_item":
-                return {
+                known = ("blob_path", "sha256", "size_bytes", "render", "report")
+                return {name: params["cog_facts"].get(name) for name in known} | {
                     "stac_item_id": params["item_id"],
                     "stac_collection_id": params["collection_id"],
                     "stac_item": item(params),

@@ -235,7 +235,7 @@ async def test_a_running_request_says_so_and_counts_its_progress(business: Busin
     await business.worker.claim(message)
     running = await business.status.request(SUBMITTER, accepted.request_id)
     assert (before.state, running.state) == ("queued", "processing")
-    assert running.progress == {"current": 2, "total": 7}
+    assert running.progress == {"current": 2, "total": 11}
     assert (running.services, running.report_url, running.next_actions) == (None, None, ["wait", "cancel"])
 
 

@@ -50,7 +50,7 @@ async def test_a_finished_ingest_writes_its_declared_outputs_to_the_version(busi
     assert row["report"]["verdict"] == "accept"
     status = await business.status.request(SUBMITTER, accepted.request_id)
     assert (status.state, status.review, status.services) == ("completed", "pending_review", None)
-    assert status.progress == {"current": 7, "total": 7}
+    assert status.progress == {"current": 11, "total": 11}
     assert (await business.audit(accepted))[-1] == ("processed", "orchestrator", "system")
 
 

@@ -416,7 +416,7 @@ async def test_an_operator_reads_jobs_through_the_gateway(platform: Platform) ->
     assert [job["workflow_id"] for job in jobs] == ["raster_tiled"]
     job = f"/api/status/job/{jobs[0]['job_id']}"
     assert (await platform.call("GET", job, "operator")).body["job_id"] == jobs[0]["job_id"]
-    assert len((await platform.call("GET", f"{job}/nodes", "operator")).body["nodes"]) == 7
+    assert len((await platform.call("GET", f"{job}/nodes", "operator")).body["nodes"]) == 11
     events = (await platform.call("GET", f"{job}/events", "operator")).body["events"]
     assert events[0]["event_type"] == "job_created"
     assert (await platform.call("GET", "/api/status/job/..%2F..%2Fbootstrap%2Fstatus", "operator")).status == 404

@@ -79,6 +79,28 @@ async def test_a_rolled_back_write_leaves_nothing(database: Database, conn: Asyn
     assert await pgstac.read_item(conn, "ddh-dem", "a-v0") is None
 
 
+async def test_a_batch_that_dies_half_way_is_whole_and_single_when_tried_again(
+    database: Database, conn: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D33, non-idempotent-retry: what was written before the crash is not there twice, and nothing else is left."""
+    monkeypatch.setattr(pgstac, "BATCH_ITEMS", 2)
+    await pgstac.write_collection(conn, collection())
+    await conn.commit()
+    tables = "SELECT count(*) FROM pg_class WHERE relnamespace = 'pgstac'::regnamespace"
+    before = await (await conn.execute(tables)).fetchone()
+    good = [item(f"a-{number}") for number in range(6)]
+    for attempt in range(2):
+        with pytest.raises((CatalogueMismatch, errors.DatabaseError)):
+            await pgstac.write_items(conn, [*good[:3], item("b", "nowhere"), *good[3:]])
+        await conn.rollback()
+        assert await (await conn.execute(tables)).fetchone() == before, attempt
+    for _ in range(2):
+        assert await pgstac.write_items(conn, good) == 6
+        await conn.commit()
+    cursor = await conn.execute("SELECT count(*) FROM pgstac.items")
+    assert await cursor.fetchone() == (6,)
+
+
 async def test_an_item_without_its_collection_is_an_error_and_not_silence(conn: AsyncConnection[Any]) -> None:
     with pytest.raises((CatalogueMismatch, errors.DatabaseError)):
         await pgstac.write_item(conn, item(collection_id="nowhere"))

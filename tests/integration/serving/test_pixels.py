@@ -47,6 +47,7 @@ def tiles_over_the_elevation() -> list[tuple[int, int]]:
 
 
 def test_a_tile_has_the_pixels_of_an_independent_warp(world: ServingWorld, dem: str) -> None:
+    """C17, tile-rescale: float pixels, no parameters; every tile is stretched by the one range of the version."""
     compared = 0
     for x, y in tiles_over_the_elevation():
         answer = world.get(f"/tiles/{dem}/{ZOOM}/{x}/{y}.png")
@@ -92,6 +93,7 @@ def test_a_tile_in_web_mercator_is_the_array_itself(world: ServingWorld) -> None
 
 
 def test_a_tile_inside_the_matrix_without_data_is_204(world: ServingWorld, dem: str) -> None:
+    """C19, tile-outside: beside the data, and in a hole of it."""
     far = world.get(f"/tiles/{dem}/{ZOOM}/0/0.png")
     assert (far.status, far.body) == (204, b"")
     hole = rasterio.transform.xy(ELEVATION_TRANSFORM, 300, 400)
@@ -102,12 +104,14 @@ def test_a_tile_inside_the_matrix_without_data_is_204(world: ServingWorld, dem: 
 
 @pytest.mark.parametrize("tile", ["0/1/0", "3/8/0", "3/0/8", "3/-1/0", "-1/0/0", "25/0/0", "99/0/0", f"3/0/{10**30}"])
 def test_a_tile_outside_the_matrix_is_404(world: ServingWorld, dem: str, tile: str) -> None:
+    """C19, tile-outside."""
     answer = world.get(f"/tiles/{dem}/{tile}.png")
     assert (answer.status, answer.json()["code"]) == (404, "NOT_FOUND")
 
 
 @pytest.mark.parametrize("tile", ["a/0/0", "3/1.5/0", "3/0/x", "3/0/nan", "3/%00/0", "3/0/1.jpg"])
 def test_bad_numbers_are_422_and_name_the_field(world: ServingWorld, dem: str, tile: str) -> None:
+    """C19, tile-outside."""
     answer = world.get(f"/tiles/{dem}/{tile}")
     assert (answer.status, answer.json()["code"]) == (422, "PARAMETER_INVALID")
     assert answer.json()["field"] in ("x", "y", "z")

@@ -1,8 +1,10 @@
 """The real raster handlers inside the real jail."""
 
 import asyncio
+import os
 import shutil
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from tests.integration.worker.conftest import Dispatcher
 from tests.integration.worker.running import running
 from tests.support.gribs import field
 from tests.support.range_host import range_host
+from tests.support.raster_cases import everything
 
 HEIGHT = np.add.outer(np.arange(300, dtype="float32"), np.arange(400, dtype="float32"))
 
@@ -62,17 +65,36 @@ async def test_a_raster_is_validated_and_becomes_a_cog_in_the_jail(
         assert stored.crs.to_epsg() == 32631
 
 
-async def test_a_text_that_is_called_tif_is_refused_with_its_code(
-    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path
+async def test_hostile_files_are_refused_and_the_next_job_finds_a_clean_worker(
+    dispatch: Dispatcher, source: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    path = tmp_path / "a.tif"
-    path.write_text("no raster at all")
-    await FolderBlobRepository(Path(environment["BLOB_ROOT"])).upload(path, BlobRef("bronze", "a.tif"))
+    """D55, hostile-archives: a huge header, entities in a sidecar, an archive that swells, a text; then a good job."""
+    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
+    for case in ("A45", "A89"):
+        (tmp_path / case).mkdir()
+        for path in everything.build(case, tmp_path / case).source.parent.iterdir():
+            await blobs.upload(path, BlobRef("bronze", f"{case}/{'a' + ''.join(path.suffixes)}"))
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.tif", (tmp_path / "dem.tif").read_bytes()[:100] + bytes(150_000_000))
+    await blobs.upload(tmp_path / "bomb.zip", BlobRef("bronze", "bomb.zip"))
+    (tmp_path / "text.tif").write_text("no raster at all")
+    await blobs.upload(tmp_path / "text.tif", BlobRef("bronze", "text.tif"))
+    refused = {
+        "A45/a.tif": "RASTER_TOO_LARGE",
+        "A89/a.tif": "SIDECAR_INVALID",
+        "bomb.zip": "ARCHIVE_TOO_LARGE",
+        "text.tif": "RASTER_UNREADABLE",
+    }
     async with running():
-        await dispatch("job_validate_0", "raster.validate", {"source": "bronze/a.tif"}, timeout_seconds=60)
-        result = await dispatch.result("job_validate_0", 60)
-    assert result.error is not None
-    assert (result.error.code, result.error.user_fixable) == ("RASTER_UNREADABLE", True)
+        for number, (name, code) in enumerate(refused.items()):
+            await dispatch(f"job_bad_{number}", "raster.validate", {"source": f"bronze/{name}"}, timeout_seconds=60)
+            error = (await dispatch.result(f"job_bad_{number}", 60)).error
+            assert error is not None, name
+            assert (error.code, error.user_fixable) == (code, True)
+            assert os.listdir(environment["WORKER_SCRATCH_DIR"]) == [".lock"]
+        await dispatch("job_good_0", "raster.validate", {"source": source}, timeout_seconds=60)
+        assert output(await dispatch.result("job_good_0", 60))["raster"]["width"] == 400
+        assert os.listdir(environment["WORKER_SCRATCH_DIR"]) == [".lock"]
 
 
 async def test_a_large_file_behind_a_url_is_inspected_without_being_copied(

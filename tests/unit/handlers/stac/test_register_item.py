@@ -57,7 +57,12 @@ def test_the_collection_is_clean_by_stac_validator(tmp_path: Path) -> None:
 
 
 def test_the_item_says_where_the_pixels_are(raster: RasterPath, made: Made) -> None:
-    projection = ProjectionExtension.ext(pystac.Item.from_dict(item_of(raster, made)))
+    """C05, proj-extension: version 2 alone, its schema and its fields agree."""
+    item = item_of(raster, made)
+    assert "proj:epsg" not in json.dumps(item)
+    (schema,) = [uri for uri in item["stac_extensions"] if "/projection/" in uri]
+    assert schema.endswith("/projection/v2.0.0/schema.json")
+    projection = ProjectionExtension.ext(pystac.Item.from_dict(item))
     with rasterio.open(made.path) as cog:
         assert projection.code == UTM33
         assert projection.shape == list(cog.shape)
@@ -108,6 +113,22 @@ def test_properties_of_the_submit_never_replace_those_of_the_file(raster: Raster
     assert isinstance(outcome.output, dict)
     properties = outcome.output["stac_item"]["properties"]
     assert (properties["proj:code"], properties["title"], properties["platform:x"]) == (UTM33, "A raster", 1)
+
+
+def test_nan_and_infinity_are_words_in_an_item(raster: RasterPath) -> None:
+    """C25, json-nan: parsers that know JSON alone read it; statistics that there are not are left out."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    for nodata, word in ((np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf")):
+        values = pattern(32, 32, "float32", -20, 300)
+        values[:9] = nodata
+        source = raster.write(values, f"{word}.tif", nodata=nodata)
+        item = json.loads(json.dumps(item_of(raster, raster.make(source))), parse_constant=refuse)
+        (band,) = item["assets"]["data"]["bands"]
+        assert band["nodata"] == word
+        assert band["statistics"]["minimum"] >= -20
 
 
 def test_findings_are_part_of_the_lineage(raster: RasterPath) -> None:
