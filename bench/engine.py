@@ -5,7 +5,7 @@ of echo tasks, window 512, then fan_in: tasks a second. W4: many W1 jobs at once
 W4 once more right after the large fan-out. The skeleton stands behind the same kind of balancer and, like the durable
 queues, uses the same database server. A queue has no workflows: its W3 and W4 are tasks, by batch and single submits.
 
-    python -m bench.engine [--home FOLDER] [--w1 N] [--w2 N] [--w4 N] [--only engine] [--json FILE]
+    python -m bench.engine [--home FOLDER] [--queue servicebus] [--w1 N] [--w2 N] [--w4 N] [--only engine] [--json FILE]
 """
 
 import argparse
@@ -23,7 +23,7 @@ from bench.measures import CpuMeter, Door, all_at_once, in_batches, one_at_a_tim
 from bench.peers import PEERS, rates
 from bench.report import AFTER, print_table
 from bench.sides import running_peer, running_skeletons
-from cli.stack.layout import Shape
+from cli.stack.layout import QueueKind, Shape
 from cli.stack.ports import HOST
 from cli.stack.stack import Stack
 from core.identity import CALLER_HEADER, SERVICE_HEADER
@@ -164,9 +164,11 @@ async def measure_peer(name: str, dsn: str, sizes: Sizes) -> Measures:
     return {"W4 single, jobs/s": single, "W4 batch, jobs/s": batches[sizes.w4], **fans}
 
 
-def run(home: Path, sizes: Sizes, wanted: Callable[[str], bool]) -> tuple[dict[str, Measures], Bench]:
+def run(
+    home: Path, sizes: Sizes, wanted: Callable[[str], bool], queue: QueueKind = QueueKind.POSTGRES
+) -> tuple[dict[str, Measures], Bench]:
     """Start a stack of its own, measure every side, stop everything."""
-    stack = Stack(home, ports={}, shape=Shape(overrides={"all": {"LOG_LEVEL": "WARNING"}}))
+    stack = Stack(home, ports={}, shape=Shape(queue=queue, overrides={"all": {"LOG_LEVEL": "WARNING"}}))
     stack.start()
     sides: dict[str, Measures] = {}
     try:
@@ -190,6 +192,7 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="Folder of the stack; default: a temporary one.")
     for name in ("w1", "w2", "w4"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Sizes(), name))
+    parser.add_argument("--queue", type=QueueKind, choices=QueueKind, default=QueueKind.POSTGRES)
     parser.add_argument("--only", action="append", help="A side to measure beside the engine; default: all.")
     parser.add_argument("--json", type=Path, help="Also write the numbers here, CPU by process too.")
     arguments = parser.parse_args()
@@ -197,7 +200,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="geodag-bench-") as folder:
         Path(folder).chmod(0o755)
         sides, engine = run(
-            arguments.home or Path(folder), sizes, lambda side: arguments.only is None or side in arguments.only
+            arguments.home or Path(folder),
+            sizes,
+            lambda side: arguments.only is None or side in arguments.only,
+            arguments.queue,
         )
     print_table(sides)
     if arguments.json:

@@ -25,7 +25,10 @@ MAX_REASON = 500
 GAVE_UP = ("MaxDeliveryCountExceeded", "TTLExpiredException")
 """How the reasons begin with which a broker itself sets a message aside: nobody has said anything against it."""
 MAX_DISPATCHES = 3
-"""A message that a broker gave up is sent again until this dispatch; after it, its attempt fails."""
+"""A message that a broker gave up is sent again until this dispatch; after it, its attempt fails.
+
+Not one that workers have claimed and had no room for: that waits.
+"""
 TOO_LARGE = "too large for the broker:"
 """How the reason begins of a letter that no broker ever had: it would not take so much."""
 
@@ -80,7 +83,7 @@ def judge(letter: Letter, attempt: Attempt | None) -> Verdict:
         return Verdict(Kind.STALE)
     if not letter.reason.startswith(GAVE_UP):
         return Verdict(Kind.REFUSED, _error(REFUSED_CODE, letter))
-    if attempt.dispatch_no < MAX_DISPATCHES:
+    if attempt.dispatch_no < MAX_DISPATCHES or attempt.no_fit is not None:
         return Verdict(Kind.UNDELIVERED, again=True)
     return Verdict(Kind.UNDELIVERED, _error(UNDELIVERED_CODE, letter))
 

@@ -26,8 +26,8 @@ from azure.servicebus import (
     TransportType,
 )
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+from azure.servicebus.amqp import AmqpMessageBodyType
 from azure.servicebus.exceptions import (
-    MessageAlreadySettled,
     MessageLockLostError,
     MessageNotFoundError,
     MessageSizeExceededError,
@@ -41,8 +41,8 @@ Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
 BROKER_ERRORS: Final = (AzureError, OSError, TimeoutError, asyncio.IncompleteReadError)
-LOST: Final = (MessageLockLostError, MessageAlreadySettled, MessageNotFoundError)
-"""The message is no longer in this receiver's hands."""
+LOST: Final = (MessageLockLostError, MessageNotFoundError, ValueError)
+"""The message is no longer in this receiver's hands; a ValueError says that its link is down or it was settled."""
 TRY_SECONDS: Final = 10.0
 RECONNECT_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 UNASKED_SECONDS: Final = 4.0
@@ -193,13 +193,9 @@ class Received:
         Raises:
             ValueError: It is not data, as an AMQP value or sequence.
         """
-        parts = self.raw.body
-        if isinstance(parts, bytes):
-            return parts
-        try:
-            return b"".join(parts)
-        except TypeError as error:
-            raise ValueError("the body is not bytes") from error
+        if self.raw.body_type is not AmqpMessageBodyType.DATA:
+            raise ValueError("the body is not data")
+        return b"".join(self.raw.body)
 
 
 class QueueReader:
@@ -232,6 +228,7 @@ class QueueReader:
             try:
                 async with asyncio.timeout(wait_seconds):
                     while not self._ready:
+                        self._want(max_messages)
                         self._arrived.clear()
                         await self._arrived.wait()
             except TimeoutError:
@@ -302,19 +299,19 @@ class QueueReader:
                     self.connected.set()
                     await self._read(link)
                 finally:
+                    self.connected.clear()
+                    self._held.clear()  # only this link could settle them; the broker delivers them again
+                    self._ready.clear()
+                    self._arrived.set()
                     with contextlib.suppress(*BROKER_ERRORS):
                         await link.close()
             except Exception as error:
-                known = isinstance(error, (*BROKER_ERRORS, StopAsyncIteration))
+                known = isinstance(error, (*BROKER_ERRORS, StopAsyncIteration, TransientError))
                 log.warning(
                     "queue unreachable",
                     extra={"queue": self._queue, "error": type(error).__name__},
                     exc_info=not known,
                 )
-            finally:
-                self.connected.clear()
-                self._held.clear()  # their link is gone: the broker delivers them again
-                self._ready.clear()
             await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
             failures += 1
 

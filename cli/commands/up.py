@@ -60,7 +60,10 @@ def up(
     home: HomeOption = DEFAULT_HOME,
     detach: Annotated[bool, typer.Option("--detach", help="Return once everything is ready.")] = False,
     queue: Annotated[
-        QueueKind, typer.Option(help="What carries the tasks: the database, or a peer of Azure Service Bus.")
+        QueueKind,
+        typer.Option(
+            envvar="GEODAG_QUEUE", help="What carries the tasks: the database, or a peer of Azure Service Bus."
+        ),
     ] = QueueKind.POSTGRES,
     as_json: JsonOption = False,
 ) -> None:

@@ -22,7 +22,7 @@ class PeerMissing(Exception):
     """This is no checkout; the message says what is missing."""
 
 
-def argv(port: int, settings: Path, journal: Path) -> list[str]:
+def argv(port: int, settings: Path, journal: Path | None = None) -> list[str]:
     """Return how the peer is started.
 
     Raises:
@@ -30,7 +30,8 @@ def argv(port: int, settings: Path, journal: Path) -> list[str]:
     """
     if not MAIN.is_file():
         raise PeerMissing(f"--queue servicebus runs {MODULE}, which only a checkout of the repository has: no {MAIN}")
-    return [sys.executable, "-m", MODULE, "--port", str(port), "--settings", str(settings), "--journal", str(journal)]
+    keeping = [] if journal is None else ["--journal", str(journal)]
+    return [sys.executable, "-m", MODULE, "--port", str(port), "--settings", str(settings), *keeping]
 
 
 def settings(key: str, lock_seconds: float) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from cli.stack.cluster import LOCAL_CONFIG
 from cli.stack.layout import REPOSITORY, Shape
 from cli.stack.stack import Stack
-from tests.acceptance.platform import Platform
+from tests.acceptance.platform import QUEUE, Platform
 from tests.support import spec_workflows
 
 LEASE_SECONDS = 6.0
@@ -57,7 +57,8 @@ def platform(home: Path) -> Iterator[Platform]:
         "WORKER_HEARTBEAT_SECONDS": "1.5",
         "SOURCE_ALLOW_LOOPBACK": "true",
     }
-    shape = Shape(light=2, heavy=2, overrides={"orchestrator": orchestrator, "worker": worker})
+    overrides = {"orchestrator": orchestrator, "worker": worker}
+    shape = Shape(light=2, heavy=2, queue=QUEUE, overrides=overrides)
     stack = Stack(home / "stack", ports={}, shape=shape, database_config=DATABASE)
     stack.start()
     yield Platform(stack, journal)

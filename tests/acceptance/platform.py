@@ -1,6 +1,7 @@
 """The running platform as a test sees it: real processes, HTTP from outside, and the database for its verdicts."""
 
 import json
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -14,10 +15,13 @@ import psycopg
 from psycopg.rows import dict_row
 
 from cli.stack.cluster import Cluster
+from cli.stack.layout import QueueKind
 from cli.stack.stack import Stack
 from core.identity import CALLER_HEADER, SERVICE_HEADER
 from tests.support.waiting import wait_until
 
+QUEUE = QueueKind(os.environ.get("GEODAG_QUEUE", QueueKind.POSTGRES))
+"""What carries the tasks in this pass; `geodag up` reads the same variable."""
 Json = dict[str, Any]
 FINAL_STATES = {"completed", "failed", "cancelled"}
 BUSINESS_TABLES = (

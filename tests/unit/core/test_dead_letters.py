@@ -50,6 +50,8 @@ def test_what_the_broker_gave_up_is_sent_again_until_its_third_dispatch(reason: 
     last = Letter(letter(dispatch_no=3).message_id, {**BODY, "dispatch_no": 3}, reason)
     verdict = judge(last, attempt(dispatch_no=3))
     assert (verdict.error and verdict.error.code, verdict.again) == ("MESSAGE_UNDELIVERED", False)
+    waiting = judge(last, attempt(dispatch_no=3, no_fit="memory"))
+    assert waiting == Verdict(Kind.UNDELIVERED, again=True), "workers only have no room for it"
     assert judge(given_up, attempt(dispatch_no=3)) == Verdict(Kind.STALE)
     assert judge(given_up, attempt(state=AttemptState.LEASED)) == Verdict(Kind.STALE)
 
