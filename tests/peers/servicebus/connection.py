@@ -194,9 +194,9 @@ class Connection(asyncio.Protocol):
 
     # What sessions use
 
-    def send(self, channel: int, performative: Performative) -> None:
-        """Write one frame."""
-        self._write(encode_frame(channel, performative))
+    def send(self, channel: int, *performatives: Performative) -> None:
+        """Write frames, in one piece."""
+        self._write(b"".join(encode_frame(channel, performative) for performative in performatives))
 
     def close(self, condition: str, description: str) -> None:
         """Close the connection with an error."""

@@ -49,6 +49,8 @@ class Session:
         self.peer = connection.peer
         self._channel = channel
         self._links: dict[int, Link] = {}
+        self._left: set[int] = set()
+        """Handles that the peer detached and the client has not let go of yet; what still comes on them is lost."""
         self._deliveries: dict[int, Delivery] = {}
         self._next_incoming = begin.next_outgoing_id
         self._next_outgoing = 1
@@ -69,10 +71,12 @@ class Session:
             self._flow(performative)
         elif isinstance(performative, Transfer):
             self._next_incoming = (self._next_incoming + 1) % 2**32
-            self._link(performative.handle).receive(performative)
+            if performative.handle not in self._left:
+                self._link(performative.handle).receive(performative)
         elif isinstance(performative, Disposition):
             self._dispose(performative)
         elif isinstance(performative, Detach):
+            self._left.discard(performative.handle)
             if (link := self._links.pop(performative.handle, None)) is not None:
                 link.leave()
                 self._send(Detach(performative.handle, closed=performative.closed))
@@ -110,12 +114,14 @@ class Session:
     def detach(self, handle: int, problem: BrokerError) -> None:
         """Detach a link with an error."""
         self._links.pop(handle).leave()
+        self._left.add(handle)
         self._send(Detach(handle, closed=True, error=error(problem.condition, problem.description)))
 
     # Attaching
 
     def _attach(self, attach: Attach) -> None:
         """Make a link; the peer uses the client's handle for its own end too."""
+        self._left.discard(attach.handle)
         terminus = attach.source if attach.role else attach.target
         address = _address(terminus)
         path = path_of(address)
@@ -149,24 +155,32 @@ class Session:
 
     def _accept(self, attach: Attach, link: Link) -> None:
         self._links[attach.handle] = link
-        self._answer_attach(attach)
+        self._send(self._attached(attach))
         link.begin()
 
     def _refuse(self, attach: Attach, problem: BrokerError) -> None:
-        """Answer with source and target as asked and detach at once: without them the SDK says only «Invalid link»."""
-        self._answer_attach(attach)
-        self._send(Detach(attach.handle, closed=True, error=error(problem.condition, problem.description)))
+        """Answer without the end that cannot be had, and say why in the detach that follows (AMQP 1.0, 2.6.3).
 
-    def _answer_attach(self, attach: Attach) -> None:
-        self._send(
-            Attach(
-                *(attach.name, attach.handle, not attach.role, attach.send_settle_mode, attach.rcv_settle_mode),
-                source=attach.source,
-                target=attach.target,
-                initial_delivery_count=0 if attach.role else None,
-                max_message_size=self.peer.max_message_bytes,
-                properties={},
-            )
+        To an answer with both ends the SDK sends its first message at once, and then takes the detach for an unknown
+        error of the connection.
+        """
+        told = error(problem.condition, problem.description)
+        answer = self._attached(attach)
+        if attach.role:
+            answer.source = None
+        else:
+            answer.target = None
+        self._left.add(attach.handle)
+        self._send(answer, Detach(attach.handle, closed=True, error=told))
+
+    def _attached(self, attach: Attach) -> Attach:
+        return Attach(
+            *(attach.name, attach.handle, not attach.role, attach.send_settle_mode, attach.rcv_settle_mode),
+            source=attach.source,
+            target=attach.target,
+            initial_delivery_count=0 if attach.role else None,
+            max_message_size=self.peer.max_message_bytes,
+            properties={},
         )
 
     # Credit
@@ -233,8 +247,8 @@ class Session:
         """Tell the client what became of the outcome it asked for."""
         self._send(Disposition(role=False, first=delivery_id, last=delivery_id, settled=True, state=state))
 
-    def _send(self, performative: Performative) -> None:
-        self.connection.send(self._channel, performative)
+    def _send(self, *performatives: Performative) -> None:
+        self.connection.send(self._channel, *performatives)
 
     @property
     def links(self) -> list[Link]:

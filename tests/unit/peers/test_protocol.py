@@ -93,14 +93,20 @@ async def test_a_right_opens_what_it_names_and_no_more(peer: Peer) -> None:
     assert wire.ask("work/$management", schedule, {"messages": []}).application["statusCode"] == 401
 
 
-async def test_a_missing_queue_is_refused_with_both_ends_named(wire: Wire) -> None:
+async def test_a_missing_queue_is_refused_without_its_end_and_late_frames_are_lost(wire: Wire) -> None:
     wire.send_to("nowhere")
     attach, detach = wire.hear()
     assert isinstance(attach, Attach)
     assert isinstance(detach, Detach)
-    assert attach.source is not None
-    assert attach.target is not None
-    assert _condition(detach) == "amqp:not-found"
+    assert (attach.target, _condition(detach)) == (None, "amqp:not-found")
+    wire.say(_transfer(1), Flow(1, 10, 1, 10, handle=0, link_credit=1, delivery_count=0))
+    assert (wire.hear(), wire.ended) == ([], "")
+    wire.say(Detach(0, closed=True))
+    wire.receive_from("nowhere", 0)
+    refused = wire.hear()
+    assert [type(frame) for frame in refused] == [Attach, Detach]
+    assert isinstance(refused[0], Attach)
+    assert (refused[0].source, wire.ended) == (None, "")
 
 
 async def test_a_message_in_parts_is_one_message(wire: Wire) -> None:
