@@ -11,6 +11,7 @@ from psycopg import AsyncConnection
 from pydantic import BaseModel
 
 from repositories.documents import document_of
+from repositories.events import NewEvent
 
 Row = BaseModel | Mapping[str, Any]
 
@@ -106,7 +107,7 @@ class DecisionRepository:
         self._conn = conn
 
     async def create(
-        self, *, jobs: Sequence[Row], nodes: Sequence[Row], attempts: Sequence[Row], events: Sequence[Row]
+        self, *, jobs: Sequence[Row], nodes: Sequence[Row], attempts: Sequence[Row], events: Sequence[NewEvent]
     ) -> None:
         """Store new jobs with their nodes, first attempts and events."""
         await self._conn.execute(
@@ -162,7 +163,7 @@ class DecisionRepository:
         attempts: Sequence[Row] = (),
         new_results: Sequence[Row] = (),
         results: Sequence[Row] = (),
-        events: Sequence[Row] = (),
+        events: Sequence[NewEvent] = (),
         channels: Sequence[str] = (),
     ) -> None:
         """Write decisions about locked jobs, results, ends of attempts and events, and notify.
@@ -198,7 +199,7 @@ class DecisionRepository:
         await self._conn.execute(_UPDATE, {"document": document, "channels": sorted(set(channels)), **keys})
 
     async def start(
-        self, claims: Sequence[Mapping[str, Any]], worker_id: str, lease_seconds: float, events: Sequence[Row]
+        self, claims: Sequence[Mapping[str, Any]], worker_id: str, lease_seconds: float, events: Sequence[NewEvent]
     ) -> None:
         """Lease locked, queued attempts and let their nodes run; `claims` are {task_id, job_id, node_id, claim_id}.
 

@@ -4,11 +4,10 @@ Many rows go in as one bound value, a JSON document that SQL reads back with `js
 any number of rows, JSON null becomes SQL NULL, integers stay exact.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, LiteralString, TypeVar
 
 from psycopg import AsyncConnection, AsyncCursor
-from pydantic import BaseModel
 from pydantic_core import to_json
 
 from core.models.table import Table
@@ -18,12 +17,12 @@ TableRow = TypeVar("TableRow", bound=Table)
 RowFactory = Callable[[AsyncCursor[Any]], Callable[[Sequence[Any]], Row]]
 
 
-def document_of(**parts: Sequence[BaseModel | Mapping[str, Any]]) -> str:
+def document_of(**parts: Sequence[object]) -> str:
     """Return named lists of rows as the text of one JSON object, without empty parts and NULL fields of models."""
     return to_json({name: rows for name, rows in parts.items() if rows}, exclude_none=True).decode()
 
 
-def document(rows: Sequence[BaseModel | Mapping[str, Any]]) -> str:
+def document(rows: Sequence[object]) -> str:
     """Return rows as the text of one JSON array."""
     return to_json(rows).decode()
 

@@ -1,30 +1,30 @@
 """The append-only log of every transition."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
-from pydantic import BaseModel, ConfigDict, Field
 
 from core.models.engine import JobEvent
 from repositories.documents import document
 
 
-class NewEvent(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
     """An event about to be written."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     job_id: str
     node_id: str | None = None
     task_id: str | None = None
     event_type: str
     event_status: str | None = None
-    event_data: dict[str, Any] = Field(default_factory=dict)
+    event_data: dict[str, Any] = field(default_factory=dict)
     checkpoint_name: str | None = None
-    created_at: datetime | None = Field(default=None, description="The clock of the transaction; now when missing.")
+    created_at: datetime | None = None
+    """The clock of the transaction; now when missing."""
 
 
 class EventRepository:

@@ -35,6 +35,8 @@ def first_step(
 
 def with_children(step: Step, now: datetime, definitions: Definitions) -> Step:
     """Return a step with the first steps of the child jobs that it starts."""
+    if not step.decision.child_jobs:
+        return step
     parent, born = step.job or step.state.job, []
     for start in step.decision.child_jobs:
         workflow = definitions.get(start.definition_hash)

@@ -28,7 +28,7 @@ from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState
 
 def initial_nodes(workflow: Workflow, job: Job) -> tuple[NodeState, ...]:
     """Return the PENDING rows of a new job, in the order of the graph; `advance` does the rest."""
-    return tuple(NodeState(job_id=job.job_id, node_id=node_id) for node_id in workflow.graph.order)
+    return tuple(NodeState.of_row({"job_id": job.job_id, "node_id": node_id}) for node_id in workflow.graph.order)
 
 
 def advance(
