@@ -1,7 +1,7 @@
 """The outside world as geodag sees it. Adapters implement these; composition roots choose."""
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -123,6 +123,16 @@ class BlobFolder:
     """When something was last written directly below it, as the storage's clock says."""
 
 
+@dataclass(frozen=True, slots=True)
+class GdalSource:
+    """How GDAL opens a blob for reading."""
+
+    path: str
+    """Holds no secret."""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """For the `rasterio.Env` around the opening, never for the environment of a process: they may hold a signature."""
+
+
 class BlobRepository(Protocol):
     """Blobs in zones (containers) bronze, silver and external.
 
@@ -150,8 +160,8 @@ class BlobRepository(Protocol):
     async def read(self, ref: BlobRef, max_bytes: int) -> bytes:
         """Return a blob's bytes, at most the first `max_bytes` of them."""
 
-    def stream(self, ref: BlobRef) -> AsyncIterator[bytes]:
-        """Yield a blob's bytes in order, a part at a time; a missing blob shows with the first part."""
+    def stream(self, ref: BlobRef, start: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
+        """Yield a blob's bytes, all or a range, in order, a part at a time; a missing blob shows with the first."""
 
     async def folders(self, container: str, prefix: str) -> Sequence["BlobFolder"]:
         """Return the folders directly under a prefix that ends at a folder; empty when there is none."""
@@ -159,8 +169,23 @@ class BlobRepository(Protocol):
     async def delete_prefix(self, container: str, prefix: str) -> int:
         """Delete everything under a prefix and return how many blobs went."""
 
+    async def copy(self, source: BlobRef, target: BlobRef) -> BlobInfo:
+        """Copy a blob to a new name, also from one zone to another; raises `Conflict` BLOB_EXISTS as `create` does."""
+
+    async def gdal_source(self, ref: BlobRef) -> GdalSource:
+        """Return how GDAL reads a blob in place; good for minutes at least, so ask again for each piece of work."""
+
     def local_path(self, ref: BlobRef) -> Path | None:
         """Return the file of a blob that lies on this machine, else None."""
+
+    def locate(self, path: str) -> BlobRef:
+        """Return the blob that a path in a node's params names; raises `ParameterInvalid` for every other path."""
+
+    async def probe(self) -> None:
+        """Raise `StorageUnavailable` unless the storage answers."""
+
+    async def close(self) -> None:
+        """Disconnect."""
 
 
 class Sealer(Protocol):

@@ -55,7 +55,7 @@ from orchestrator.settings import OrchestratorSettings
 from orchestrator.upkeep import Chore, upkeep
 from orchestrator.waiters import JobWaiters
 from orchestrator.webhooks import WebhookLoop
-from repositories.blobs_folder import FolderBlobRepository
+from repositories.blobs import open_blobs
 from repositories.database import AsyncPool, listen
 from repositories.engine_pool import engine_pool
 from repositories.notifications import ENDED_CHANNEL, UNOWNED_CHANNEL, owner_channel
@@ -166,7 +166,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     guard = OutageGuard(time.monotonic(), settings.orchestrator_threshold_seconds, settings.lease_seconds)
     shelf, life = Shelf(load_catalogue(settings.workflows_dir)), Life()
     waiters = JobWaiters(pool, lambda: listener.hears.is_set())  # noqa: PLW0108 - there is no listener yet
-    definitions, blobs = Definitions(shelf.catalogue.workflows.values()), FolderBlobRepository(settings.blob_root)
+    definitions, blobs = Definitions(shelf.catalogue.workflows.values()), open_blobs(settings)
     desk = PayloadDesk(PayloadStore(blobs))
     advance = _advance_service(definitions, desk, guard, lambda conn, job: on_job_ended(conn, job, jobs_service))
     desk.advance = advance_one(pool, advance, waiters.ended)
@@ -314,6 +314,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             await ctx.bus.close()
         await depart(ctx)
         await ctx.desk.close()
+        await ctx.desk.store.close()
         await ctx.listener.close()
         await ctx.pool.close()
         log.info("orchestrator stopped", extra={"owner_id": ctx.owner_id})

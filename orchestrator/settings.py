@@ -6,9 +6,10 @@ from pydantic import Field, SecretStr
 
 from edge.settings import IdentitySettings
 from messaging.settings import QueueSettings
+from repositories.blobs import BlobSettings
 
 
-class OrchestratorSettings(IdentitySettings, QueueSettings):
+class OrchestratorSettings(IdentitySettings, QueueSettings, BlobSettings):
     """Names are the environment's, in lower case."""
 
     orchestrator_host: str = Field("127.0.0.1", description="Address to listen on.")
@@ -18,7 +19,6 @@ class OrchestratorSettings(IdentitySettings, QueueSettings):
     orchestrator_threshold_seconds: float = Field(15.0, gt=0, description="Silence after which an owner is dead.")
     lease_seconds: float = Field(20.0, gt=0, description="How long a worker may be silent about a task.")
     workflows_dir: Path = Field(description="Folder of the workflow definitions.")
-    blob_root: Path = Field(description="Folder of the blob zones bronze, silver and external.")
     upload_key: SecretStr = Field(description="HMAC key of upload addresses.")
     secrets_key: SecretStr = Field(
         description="One or two base64 keys of 32 bytes, separated by a comma; the first seals, both open."

@@ -10,54 +10,21 @@ import hashlib
 import os
 import shutil
 import stat as stat_module
-import unicodedata
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from core.errors import Conflict, DataError, ParameterInvalid, StorageUnavailable
-from core.ports import BlobFolder, BlobInfo, BlobRef
+from core.ports import BlobFolder, BlobInfo, BlobRef, GdalSource
+from repositories.blob_names import TEMPORARY, check_name, invalid, located
 
-CONTAINERS = frozenset({"bronze", "silver", "external"})
-MAX_NAME_CHARACTERS = 1024
-_TEMPORARY = ".uploading-"
 _PART_BYTES = 1 << 18
 T = TypeVar("T")
-
-
-def check_name(ref: BlobRef) -> BlobRef:
-    """Return `ref`, or refuse it with the rules of ingest-rules (names and titles).
-
-    Raises:
-        ParameterInvalid: on field `blob_name`.
-    """
-    if ref.container not in CONTAINERS:
-        raise _invalid(str(ref), f"container must be one of {', '.join(sorted(CONTAINERS))}")
-    if complaint := _complaint(ref.name):
-        raise _invalid(str(ref), complaint)
-    return ref
-
-
-def _complaint(name: str) -> str | None:
-    if not 1 <= len(name) <= MAX_NAME_CHARACTERS:
-        return f"name must have 1 to {MAX_NAME_CHARACTERS} characters"
-    if any(unicodedata.category(char) in ("Cc", "Cs") for char in name):
-        return "name must not contain control characters or lone surrogates"
-    if unicodedata.normalize("NFC", name) != name:
-        return "name must be in Unicode form NFC"
-    if "\\" in name or name.endswith("."):
-        return "name must not contain a backslash or end with a dot"
-    if any(segment in ("", ".", "..") or segment.startswith(_TEMPORARY) for segment in name.split("/")):
-        return "name must not have an empty, reserved, '.' or '..' segment"
-    return None
-
-
-def _invalid(value: str, complaint: str) -> ParameterInvalid:
-    shown = value.encode(errors="backslashreplace").decode().replace("\x00", "\\0")
-    return ParameterInvalid(f"blob {shown!r}: {complaint}", field="blob_name", value=shown)
 
 
 class FolderBlobRepository:
@@ -127,11 +94,14 @@ class FolderBlobRepository:
 
         return await self._thread(read, ref)
 
-    async def stream(self, ref: BlobRef) -> AsyncIterator[bytes]:
+    async def stream(self, ref: BlobRef, start: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
         """Yield a blob's bytes in order, a part at a time."""
         reader = await self._thread(lambda: self._existing(ref).open("rb"), ref)
+        left = sys.maxsize if length is None else length
         with reader:
-            while part := await self._thread(lambda: reader.read(_PART_BYTES), ref):
+            await self._thread(lambda: reader.seek(start), ref)
+            while part := await self._thread(partial(reader.read, min(_PART_BYTES, left)), ref):
+                left -= len(part)
                 yield part
 
     async def folders(self, container: str, prefix: str) -> Sequence[BlobFolder]:
@@ -144,9 +114,29 @@ class FolderBlobRepository:
         ref = check_name(BlobRef(container, prefix.rstrip("/")))
         return await self._thread(lambda: self._delete_tree(ref), ref)
 
+    async def copy(self, source: BlobRef, target: BlobRef) -> BlobInfo:
+        """Store a copy of a blob under a new name."""
+        return await self.upload(await self.stage(source, self._root), target)
+
+    async def gdal_source(self, ref: BlobRef) -> GdalSource:
+        """Return the blob's own file."""
+        return GdalSource(str(await self.stage(ref, self._root)))
+
     def local_path(self, ref: BlobRef) -> Path | None:
         """Return where the blob lies, or would lie."""
         return self._path(ref)
+
+    def locate(self, path: str) -> BlobRef:
+        """Return the blob that a path names: `container/name`."""
+        return located(path)
+
+    async def probe(self) -> None:
+        """Raise `StorageUnavailable` unless the folder is there."""
+        if not await asyncio.to_thread(self._root.is_dir):
+            raise StorageUnavailable("the blob storage is not there")
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
     async def _copy_chunks(self, target: BinaryIO, chunks: AsyncIterator[bytes], limit: int, ref: BlobRef) -> None:
         written = 0
@@ -165,7 +155,7 @@ class FolderBlobRepository:
             raise DataError(f"there is no blob {ref}", code="FILE_NOT_FOUND", field="file", value=str(ref)) from exc
         except OSError as exc:
             if exc.errno == errno.ENAMETOOLONG:
-                raise _invalid(str(ref), "this storage takes at most 255 bytes a segment") from exc
+                raise invalid(str(ref), "this storage takes at most 255 bytes a segment") from exc
             raise StorageUnavailable(f"blob storage failed for {ref}: {exc.strerror}", value=str(ref)) from exc
 
     def _path(self, ref: BlobRef) -> Path:
@@ -173,7 +163,7 @@ class FolderBlobRepository:
         check_name(ref)
         path = self._root / ref.container / ref.name
         if path.resolve() != path:
-            raise _invalid(str(ref), "a link stands on its way")
+            raise invalid(str(ref), "a link stands on its way")
         return path
 
     def _existing(self, ref: BlobRef) -> Path:
@@ -214,7 +204,7 @@ class _PendingFile:
         if path.exists():
             raise FileExistsError(path)
         self._path = path
-        self._temporary = path.with_name(f"{_TEMPORARY}{uuid.uuid4().hex}")
+        self._temporary = path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}")
         self.file: BinaryIO = self._temporary.open("xb")
 
     def commit(self) -> None:

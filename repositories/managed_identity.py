@@ -1,7 +1,8 @@
-"""Tokens of Azure's managed identity as passwords of PostgreSQL: asked for at each connect, kept while they are fresh.
+"""Tokens of Azure's managed identity, for PostgreSQL, Blob Storage and Service Bus alike; one provider a process.
 
-The endpoint and its secret are what App Service and Container Apps put into the environment (IDENTITY_ENDPOINT,
-IDENTITY_HEADER; https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference).
+Two endpoints give them: what App Service and Container Apps name in the environment (IDENTITY_ENDPOINT with
+IDENTITY_HEADER; https://learn.microsoft.com/azure/app-service/overview-managed-identity#rest-endpoint-reference) and
+the one of virtual machines (IMDS). A token is kept until it nears its end; while the endpoint is away, to its end.
 """
 
 import json
@@ -16,20 +17,41 @@ from urllib.parse import urlencode
 
 from pydantic import SecretStr
 
-from core.errors import DatabaseUnavailable
+from core.errors import TransientError
 
-RESOURCE: Final = "https://ossrdbms-aad.database.windows.net"
+POSTGRES: Final = "https://ossrdbms-aad.database.windows.net"
+STORAGE: Final = "https://storage.azure.com"
+SERVICE_BUS: Final = "https://servicebus.azure.net"
 API_VERSION: Final = "2019-08-01"
+IMDS_API_VERSION: Final = "2018-02-01"
+IMDS_PATH: Final = "/metadata/identity/oauth2/token"
 TIMEOUT_SECONDS: Final = 5.0
 MARGIN_SECONDS: Final = 300.0
-"""A token that ends sooner is not used for a new connection; of short ones, half their life."""
+"""A token that ends sooner is replaced; of short ones, after half their life."""
+RETRY_SECONDS: Final = 5.0
+"""Between two attempts while a token is still good."""
+_REFUSALS: Final = frozenset({400, 401, 403, 404, 405})
+
+
+class NoToken(TransientError):
+    """The identity endpoint gives none; its answer is not repeated."""
+
+    code = "IDENTITY_UNAVAILABLE"
+
+    def __init__(self, why: str, *, refused: bool = False) -> None:
+        super().__init__(f"the managed identity gives no token: {why}")
+        self.refused = refused
+        """Whether the endpoint is there and says no."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class Token:
+    """A bearer token and, of the wall clock, its end."""
+
     text: str = field(repr=False)
+    expires_at: float
     stale_at: float
-    """Of the wall clock: from then on another one is asked for."""
+    """From then on another one is asked for."""
 
 
 @dataclass(slots=True)
@@ -37,42 +59,72 @@ class ManagedIdentity:
     """Tokens of one identity; safe for threads."""
 
     endpoint: str
-    secret: SecretStr
+    secret: SecretStr | None = None
+    """None: the endpoint is that of a virtual machine, which wants none."""
     client_id: str | None = None
     """Of a user-assigned identity."""
     now: Callable[[], float] = time.time
-    _token: _Token | None = None
+    _tokens: dict[str, Token] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def token(self) -> str:
-        """Return a token that is fresh; blocks for as long as the endpoint takes to answer.
+    def token(self, resource: str) -> Token:
+        """Return a token that is good for a while; blocks for as long as the endpoint takes to answer.
 
         Raises:
-            DatabaseUnavailable: The endpoint gives none; its answer is not repeated.
+            NoToken: The endpoint gives none, and there is none from before that is still good.
         """
         with self._lock:
-            if self._token is None or self.now() >= self._token.stale_at:
-                self._token = self._fetch()
-            return self._token.text
+            known = self._tokens.get(resource)
+            if known is not None and self.now() < known.stale_at:
+                return known
+            try:
+                token = self._fetch(resource)
+            except NoToken:
+                if known is None or self.now() >= known.expires_at:
+                    raise
+                token = Token(known.text, known.expires_at, min(self.now() + RETRY_SECONDS, known.expires_at))
+            self._tokens[resource] = token
+            return token
 
-    def _fetch(self) -> _Token:
-        query = {"resource": RESOURCE, "api-version": API_VERSION}
-        query |= {} if self.client_id is None else {"client_id": self.client_id}
-        request = urllib.request.Request(  # noqa: S310 - the platform's own address
-            f"{self.endpoint}?{urlencode(query)}", headers={"X-IDENTITY-HEADER": self.secret.get_secret_value()}
-        )
+    def prove(self, resource: str, patience_seconds: float) -> None:
+        """Return once a token could be had, however long ago the machine started.
+
+        Raises:
+            NoToken: The endpoint refuses, or did not answer in time.
+        """
+        deadline = time.monotonic() + patience_seconds
+        while True:
+            try:
+                self.token(resource)
+            except NoToken as error:
+                if error.refused or time.monotonic() >= deadline:
+                    raise
+                time.sleep(min(0.5, patience_seconds / 4))
+            else:
+                return
+
+    def _fetch(self, resource: str) -> Token:
         asked_at = self.now()
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310
+            with urllib.request.urlopen(self._request(resource), timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310
                 document = json.load(answer)
-            text, expires_at = str(document["access_token"]), float(document["expires_on"])
+            text, expires_at = document["access_token"], float(document["expires_on"])
+            if not isinstance(text, str) or not text:
+                raise ValueError
         except urllib.error.HTTPError as error:
             error.close()
-            raise _no_token(f"HTTP {error.code}") from None
+            raise NoToken(f"HTTP {error.code}", refused=error.code in _REFUSALS) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise _no_token(type(error).__name__) from None
-        return _Token(text, expires_at - min(MARGIN_SECONDS, (expires_at - asked_at) / 2))
+            raise NoToken(type(error).__name__) from None
+        if expires_at <= asked_at:
+            raise NoToken("it ended before it came")
+        return Token(text, expires_at, expires_at - min(MARGIN_SECONDS, (expires_at - asked_at) / 2))
 
-
-def _no_token(why: str) -> DatabaseUnavailable:
-    return DatabaseUnavailable(f"the managed identity gives no token: {why}")
+    def _request(self, resource: str) -> urllib.request.Request:
+        query = {"resource": resource, "api-version": IMDS_API_VERSION if self.secret is None else API_VERSION}
+        query |= {} if self.client_id is None else {"client_id": self.client_id}
+        if self.secret is None:
+            url, headers = f"{self.endpoint.rstrip('/')}{IMDS_PATH}", {"Metadata": "true"}
+        else:
+            url, headers = self.endpoint, {"X-IDENTITY-HEADER": self.secret.get_secret_value()}
+        return urllib.request.Request(f"{url}?{urlencode(query)}", headers=headers)  # noqa: S310 - the platform's own

@@ -140,6 +140,10 @@ class PayloadStore:
         folders = await self._blobs.folders(CONTAINER, PREFIX)
         return {one.prefix.removeprefix(PREFIX).rstrip("/"): one.modified_at for one in folders}
 
+    async def close(self) -> None:
+        """Disconnect the blobs."""
+        await self._blobs.close()
+
     async def remove(self, job_id: str) -> int:
         """Delete every stored value of a job and return how many there were."""
         return await self._blobs.delete_prefix(CONTAINER, job_prefix(job_id))

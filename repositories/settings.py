@@ -5,7 +5,7 @@ A process subclasses `DatabaseSettings` (or `ProcessSettings`) and calls `load` 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -13,11 +13,11 @@ from psycopg import conninfo
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from core.errors import GeodagError
+from core.errors import DatabaseUnavailable, GeodagError
 from repositories.logs import redact
-from repositories.managed_identity import ManagedIdentity
+from repositories.managed_identity import POSTGRES, ManagedIdentity, NoToken
 
-PREFIXES: Final = ("ORCHESTRATOR_", "WORKER_", "GATEWAY_", "SERVING_", "DAG_", "SERVICE_BUS_")
+PREFIXES: Final = ("ORCHESTRATOR_", "WORKER_", "GATEWAY_", "SERVING_", "DAG_", "SERVICE_BUS_", "BLOB_")
 """Names that start like this belong to geodag, so an unknown one is a typing error."""
 
 SHARED_NAMES: Final = frozenset(
@@ -32,6 +32,7 @@ SHARED_NAMES: Final = frozenset(
         "SERVING_HOST", "SERVING_PORT",
         "SERVICE_BUS_FQDN", "SERVICE_BUS_CONNECTION_STRING", "SERVICE_BUS_CUSTOM_ENDPOINT", "SERVICE_BUS_CA_FILE",
         "SERVICE_BUS_JOBS_QUEUE", "SERVICE_BUS_MAX_UNCLAIMED",
+        "BLOB_ROOT", "BLOB_CONNECTION_STRING", "BLOB_URL", "BLOB_CA_FILE", "BLOB_SIGNATURE_SECONDS",
     }
 )  # fmt: skip
 """Names of all processes: several may share one environment, so another process's name is no error."""
@@ -67,9 +68,15 @@ class ProcessSettings(BaseSettings):
             settings = cls()
         except ValidationError as error:
             problems += [f"{'.'.join(map(str, e['loc'])).upper()}: {e['msg']}" for e in error.errors()]
+        if not problems:
+            problems += settings.problems()
         if problems:
             raise SettingsError(f"{cls.__name__}: " + "; ".join(problems))
         return settings
+
+    def problems(self) -> Sequence[str]:
+        """Return what else stops the start although every single setting is right."""
+        return ()
 
     def redacted(self) -> dict[str, str | int | float | bool | None]:
         """Return every setting for people to read: secrets only as being there or not, URLs without credentials."""
@@ -104,6 +111,12 @@ class DatabaseSettings(ProcessSettings):
     db_admin_managed_identity_client_id: str | None = Field(None, description="Of a user-assigned identity.")
     identity_endpoint: str | None = Field(None, description="Set by Azure: where the managed identity's tokens are.")
     identity_header: SecretStr | None = Field(None, description="Set by Azure: what that endpoint wants to see.")
+    identity_imds_url: str | None = Field(
+        None, description="On virtual machines instead, which have neither: http://169.254.169.254."
+    )
+    identity_patience_seconds: float = Field(
+        30.0, ge=0, description="How long a start waits for an identity endpoint that does not answer yet."
+    )
     _identity: ManagedIdentity | None = PrivateAttr(None)
 
     @model_validator(mode="after")
@@ -113,12 +126,29 @@ class DatabaseSettings(ProcessSettings):
             return self
         if self.postgres_password is not None:
             raise ValueError("USE_MANAGED_IDENTITY and POSTGRES_PASSWORD exclude each other")
-        if self.identity_endpoint is None or self.identity_header is None:
-            raise ValueError("USE_MANAGED_IDENTITY needs IDENTITY_ENDPOINT and IDENTITY_HEADER, which Azure sets")
-        self._identity = ManagedIdentity(
-            self.identity_endpoint, self.identity_header, self.db_admin_managed_identity_client_id
-        )
+        service = self.identity_endpoint is not None and self.identity_header is not None
+        if service == (self.identity_imds_url is not None):
+            raise ValueError(
+                "USE_MANAGED_IDENTITY needs IDENTITY_ENDPOINT and IDENTITY_HEADER, which Azure sets, or else"
+                " IDENTITY_IMDS_URL"
+            )
+        endpoint, secret = (self.identity_endpoint, self.identity_header) if service else (self.identity_imds_url, None)
+        self._identity = ManagedIdentity(str(endpoint), secret, self.db_admin_managed_identity_client_id)
         return self
+
+    @property
+    def identity(self) -> ManagedIdentity | None:
+        """Return the one provider of tokens of this process, None when it has passwords and keys."""
+        return self._identity
+
+    def problems(self) -> Sequence[str]:
+        """Say so when an identity is asked for and cannot be had."""
+        try:
+            if self._identity is not None:
+                self._identity.prove(POSTGRES, self.identity_patience_seconds)
+        except NoToken as error:
+            return (f"USE_MANAGED_IDENTITY: {error}",)
+        return ()
 
     def conninfo(self) -> str:
         """Return the connection string of the pool, with a token of now: ask again for each connection."""
@@ -141,8 +171,15 @@ class DatabaseSettings(ProcessSettings):
     def _conninfo(self, host: str, port: int) -> str:
         secret = {} if self.postgres_password is None else {"password": self.postgres_password.get_secret_value()}
         if self._identity is not None:
-            secret = {"password": self._identity.token()}
+            secret = {"password": _password_of(self._identity)}
         return conninfo.make_conninfo(host=host, port=port, dbname=self.postgres_db, user=self.postgres_user, **secret)
+
+
+def _password_of(identity: ManagedIdentity) -> str:
+    try:
+        return identity.token(POSTGRES).text
+    except NoToken as error:
+        raise DatabaseUnavailable(str(error)) from error
 
 
 def read_secret_file(path: Path) -> str:

@@ -3,11 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from anyio import from_thread
 from fastapi import APIRouter, FastAPI, Response
 
-from core.errors import StorageUnavailable
+from core.ports import BlobRepository
 from edge.identity import PrepareIdentity, build_identity
-from repositories.blobs_folder import FolderBlobRepository
+from repositories.blobs import open_blobs
 from repositories.database import SyncPool, read, sync_pool
 from repositories.routes import probe
 from serving import errors
@@ -26,7 +27,8 @@ def create_app(settings: ServingSettings) -> FastAPI:
     pool = sync_pool(settings.conninfo, name="geodag-serving", max_size=MAX_CONNECTIONS)
     identity = build_identity(settings)
     gate = Gate(pool, identity)
-    files = VersionFiles(FolderBlobRepository(settings.blob_root))
+    blobs = open_blobs(settings)
+    files = VersionFiles(blobs)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -35,6 +37,7 @@ def create_app(settings: ServingSettings) -> FastAPI:
             yield
         finally:
             pool.close()
+            await blobs.close()
 
     app = FastAPI(title="geodag serving", version=settings.build_id, lifespan=lifespan, docs_url=None, redoc_url=None)
     errors.install(app)
@@ -43,11 +46,11 @@ def create_app(settings: ServingSettings) -> FastAPI:
     app.include_router(documents_router(gate, Catalogue(pool), files))
     app.include_router(downloads_router(gate, files))
     app.include_router(reports_router(gate, Reports(pool, files)))
-    app.include_router(_health_router(pool, settings))
+    app.include_router(_health_router(pool, blobs))
     return app
 
 
-def _health_router(pool: SyncPool, settings: ServingSettings) -> APIRouter:
+def _health_router(pool: SyncPool, blobs: BlobRepository) -> APIRouter:
     router = APIRouter()
 
     @router.get("/livez", response_class=Response)
@@ -63,8 +66,7 @@ def _health_router(pool: SyncPool, settings: ServingSettings) -> APIRouter:
     @router.get("/readyz", response_class=Response)
     def readyz() -> Response:
         """Answer 200 when versions can be looked up and files be read, else 503."""
-        if not settings.blob_root.is_dir():
-            raise StorageUnavailable("the blob storage is not there")
+        from_thread.run(blobs.probe)
         with read(pool, timeout_seconds=2.0) as conn:
             probe(conn)
         return Response("ready\n", media_type="text/plain")

@@ -15,7 +15,7 @@ from repositories.database import SyncPool, read
 from repositories.routes import Route, placed_in_collection, published_collection, published_item
 from serving.errors import hidden
 from serving.files import VersionFiles
-from serving.ranges import RangedFile
+from serving.ranges import ranged
 from serving.routing import Admitted, Gate, is_unchanged
 
 log = logging.getLogger(__name__)
@@ -139,10 +139,10 @@ def downloads_router(gate: Gate, files: VersionFiles) -> APIRouter:
         tiles, name = files.tiles(route), f"{route.asset_id}-v{route.version_ordinal}"
         if tile is None:
             name += "" if tiles is None else "-overview"
-            return RangedFile(files.cog(route), headers=headers, media_type=COG, filename=f"{name}.tif")
+            return ranged(files.blobs, files.cog(route), headers, COG, f"{name}.tif")
         entry = None if tiles is None else tiles.entry(tile)
         if entry is None:
             raise hidden()
-        return RangedFile(files.tile(entry), headers=headers, media_type=COG, filename=f"{name}-{tile}.tif")
+        return ranged(files.blobs, files.tile(entry), headers, COG, f"{name}-{tile}.tif")
 
     return router

@@ -1,20 +1,26 @@
 """The files behind a version."""
 
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 
+import rasterio
+from anyio import from_thread
 from pydantic import BaseModel, ConfigDict, ValidationError
+from rasterio.errors import RasterioError
 
-from core.errors import StorageUnavailable
+from core.errors import DataError, StorageUnavailable
 from core.payloads import is_payload
-from core.ports import BlobRef, BlobRepository
+from core.ports import BlobRef, BlobRepository, GdalSource
 from handlers.raster.grid import Grid
 from repositories.routes import Route
 from serving.errors import hidden
 
+T = TypeVar("T")
 LISTS_KEPT: Final = 64
 """Lists of tiles in memory; a blob never changes, so what was read stays right."""
+MAX_LIST_BYTES: Final = 256 << 20
 
 
 class TileEntry(BaseModel):
@@ -56,30 +62,23 @@ def _touches(window: tuple[int, int, int, int], left: int, top: int, right: int,
     return west < right and left < west + width and north < bottom and top < north + height
 
 
-@lru_cache(maxsize=LISTS_KEPT)
-def _read_tiles(path: Path) -> TileList:
-    try:
-        return TileList.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise StorageUnavailable("the list of tiles of this version cannot be read") from error
-
-
 class VersionFiles:
-    """Finds the local file of a version's COG."""
+    """Finds and reads the files of versions; called in the threads of requests."""
 
     def __init__(self, blobs: BlobRepository) -> None:
-        self._blobs = blobs
+        self.blobs = blobs
+        self._far = blobs.local_path(BlobRef("silver", "any")) is None
+        self._read_tiles = functools.lru_cache(maxsize=LISTS_KEPT)(self._fetch_tiles)
 
-    def cog(self, route: Route) -> Path:
-        """Return the path of a version's COG.
+    def cog(self, route: Route) -> BlobRef:
+        """Return a version's COG.
 
         Raises:
             NotFound: The version has none, as vectors do, or names a stored value of a job.
-            StorageUnavailable: The version names a file that is not there.
         """
         if route.data_type != "raster" or route.blob_path is None:
             raise hidden()
-        return self._local(route.blob_path)
+        return _shown(route.blob_path)
 
     def tiles(self, route: Route) -> TileList | None:
         """Return the list of a version's tiles, None when it is one file; kept for the next request.
@@ -87,17 +86,57 @@ class VersionFiles:
         Raises:
             StorageUnavailable: The list or what it should say is not there.
         """
-        return None if route.tiles_path is None else _read_tiles(self._local(route.tiles_path))
+        return None if route.tiles_path is None else self._read_tiles(_shown(route.tiles_path))
 
-    def tile(self, entry: TileEntry) -> Path:
-        """Return the path of the COG of one tile."""
-        return self._local(entry.blob_path)
+    def tile(self, entry: TileEntry) -> BlobRef:
+        """Return the COG of one tile."""
+        return _shown(entry.blob_path)
 
-    def _local(self, blob_path: str) -> Path:
-        ref = BlobRef.parse(blob_path)
-        if is_payload(ref.container, ref.name):
-            raise hidden()
-        path = self._blobs.local_path(ref)
-        if path is None or not path.is_file():
+    @contextmanager
+    def reading(self, ref: BlobRef) -> Iterator[str]:
+        """Yield the path under which GDAL opens a file, with the settings that it needs for that.
+
+        Raises:
+            StorageUnavailable: The file is not there.
+        """
+        source = self._source(ref)
+        if not source.options:
+            yield source.path
+            return
+        with rasterio.Env(**source.options):
+            yield source.path
+
+    def patiently(self, work: Callable[[], T]) -> T:
+        """Return what `work` reads; in a far storage a read that fails is tried once more, from its beginning.
+
+        The signature that it began with may have ended meanwhile; the second time it begins with a new one.
+        """
+        try:
+            return work()
+        except RasterioError:
+            if not self._far:
+                raise
+        return work()
+
+    def _source(self, ref: BlobRef) -> GdalSource:
+        path = self.blobs.local_path(ref)
+        if path is None:
+            return from_thread.run(self.blobs.gdal_source, ref)
+        if not path.is_file():
             raise StorageUnavailable("the file of this version cannot be read")
-        return path
+        return GdalSource(str(path))
+
+    def _fetch_tiles(self, ref: BlobRef) -> TileList:
+        try:
+            path = self.blobs.local_path(ref)
+            data = from_thread.run(self.blobs.read, ref, MAX_LIST_BYTES) if path is None else path.read_bytes()
+            return TileList.model_validate_json(data)
+        except (ValidationError, DataError, FileNotFoundError) as error:
+            raise StorageUnavailable("the list of tiles of this version cannot be read") from error
+
+
+def _shown(blob_path: str) -> BlobRef:
+    ref = BlobRef.parse(blob_path)
+    if is_payload(ref.container, ref.name):
+        raise hidden()
+    return ref

@@ -6,7 +6,6 @@ Pixels are pasted before anything is resampled, so that a picture over a seam is
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -75,14 +74,16 @@ def assembled(
     transform = tiles.grid.affine((left, top, 0, 0), reduction)
     with MemoryFile() as memory, rasterio.Env(GDAL_TIFF_INTERNAL_MASK="YES"):
         with (
-            rasterio.open(files.tile(entries[0])) as like,
+            files.reading(files.tile(entries[0])) as path,
+            rasterio.open(path) as like,
             memory.open(**_profile(like, width, height, transform)) as dst,
         ):
             dst.colorinterp = like.colorinterp
             if like.colorinterp[0] is ColorInterp.palette:
                 dst.write_colormap(1, like.colormap(1))
             for entry in entries:
-                _paste(dst, files.tile(entry), entry, window, reduction, resampling)
+                with files.reading(files.tile(entry)) as place, rasterio.open(place) as tile:
+                    _paste(dst, tile, entry, window, reduction, resampling)
         with memory.open() as src, Reader(None, dataset=src, tms=matrix_set) as reader:
             yield reader
 
@@ -94,7 +95,9 @@ def _profile(like: DatasetReader, width: int, height: int, transform: Any) -> di
     }  # fmt: skip
 
 
-def _paste(dst: Any, path: Path, entry: TileEntry, window: Window, reduction: int, resampling: Resampling) -> None:
+def _paste(
+    dst: Any, tile: DatasetReader, entry: TileEntry, window: Window, reduction: int, resampling: Resampling
+) -> None:
     """Copy what a tile has of a window; corners of tiles are multiples of the reduction."""
     west, north, tile_width, tile_height = entry.window
     left, top = max(west, int(window.col_off)), max(north, int(window.row_off))
@@ -105,13 +108,12 @@ def _paste(dst: Any, path: Path, entry: TileEntry, window: Window, reduction: in
     rows, columns = -(-(bottom - top) // reduction), -(-(right - left) // reduction)
     shape = (min(rows, dst.height - row), min(columns, dst.width - column))
     there = Window(column, row, shape[1], shape[0])
-    with rasterio.open(path) as tile:
-        pixels: NDArray[Any] = tile.read(window=here, out_shape=(tile.count, *shape), resampling=resampling)
-        if has_mask(tile) or tile.nodata is not None:
-            valid = tile.dataset_mask(window=here, out_shape=shape) > 0
-            pixels = np.where(valid, pixels, dst.read(window=there))
-        dst.write(pixels, window=there)
-        if has_mask(tile):
-            mask = tile.read_masks(1, window=here, out_shape=shape)
-            kept = (mask > 0) | (dst.read_masks(1, window=there) > 0)
-            dst.write_mask(kept.astype(np.uint8) * 255, window=there)
+    pixels: NDArray[Any] = tile.read(window=here, out_shape=(tile.count, *shape), resampling=resampling)
+    if has_mask(tile) or tile.nodata is not None:
+        valid = tile.dataset_mask(window=here, out_shape=shape) > 0
+        pixels = np.where(valid, pixels, dst.read(window=there))
+    dst.write(pixels, window=there)
+    if has_mask(tile):
+        mask = tile.read_masks(1, window=here, out_shape=shape)
+        kept = (mask > 0) | (dst.read_masks(1, window=there) > 0)
+        dst.write_mask(kept.astype(np.uint8) * 255, window=there)

@@ -49,13 +49,16 @@ class Reports:
             raise hidden()
         error = None if found.error is None else partner_error(found.error).model_dump(mode="json")
         view = report_view(found.report, error, found.processing_state)
-        pictures = tuple(self._pictures(route)) if with_pictures else ()
+        pictures = self._files.patiently(lambda: tuple(self._pictures(route))) if with_pictures else ()
         return report_html(ReportPage(route.title, _facts(route, found), pictures), view)
 
     def _pictures(self, route: Route) -> Iterator[Picture]:
         """Yield the whole as it is rendered, and each band by itself when there are several."""
-        path = str(self._files.cog(route))
-        with rasterio.Env(**gdal_environment()), Reader(path) as src:
+        with (
+            rasterio.Env(**gdal_environment()),
+            self._files.reading(self._files.cog(route)) as path,
+            Reader(path) as src,
+        ):
             rendering = Rendering.of(route.render)
             yield _draw(src, rendering, "as it is shown", WHOLE_SIZE)
             count = src.dataset.count

@@ -20,6 +20,7 @@ from titiler.core.factory import TilerFactory
 from titiler.core.models.mapbox import TileJSON
 
 from core.access import Door
+from core.ports import BlobRef
 from serving.errors import hidden
 from serving.files import VersionFiles
 from serving.mosaic import assembled, window_of
@@ -86,7 +87,7 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
             headers = admitted.headers(f"tiles/{z}/{x}/{y}")
             if is_unchanged(request, headers):
                 return Response(status_code=304, headers=headers)
-            content = self._draw_tile(admitted, x, y, z, env)
+            content = self.files.patiently(lambda: self._draw_tile(admitted, x, y, z, env))
             if content is None:
                 return Response(status_code=204, headers=headers)
             return Response(content, headers=headers, media_type=FAST_PNG.mediatype)
@@ -109,7 +110,7 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
             headers = admitted.headers("tilejson")
             if is_unchanged(request, headers):
                 return Response(status_code=304, headers=headers)
-            document = self._describe(admitted, env)
+            document = self.files.patiently(lambda: self._describe(admitted, env))
             content = document.model_dump_json(exclude_none=True)
             return Response(content, headers=headers, media_type="application/json")
 
@@ -126,7 +127,7 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
             headers = admitted.headers("preview")
             if is_unchanged(request, headers):
                 return Response(status_code=304, headers=headers)
-            content = self._draw_preview(admitted, env)
+            content = self.files.patiently(lambda: self._draw_preview(admitted, env))
             return Response(content, headers=headers, media_type=FAST_PNG.mediatype)
 
     def _draw_tile(self, admitted: Admitted, x: int, y: int, z: int, env: dict[str, Any]) -> bytes | None:
@@ -141,18 +142,18 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
 
     def _draw_preview(self, admitted: Admitted, env: dict[str, Any]) -> bytes:
         rendering = Rendering.of(admitted.route.render)
-        with rasterio.Env(**env), self._open(admitted) as src:
+        with rasterio.Env(**env), self._open(self.files.cog(admitted.route)) as src:
             image = src.preview(max_size=PREVIEW_SIZE, **rendering.read_options(src))
             return rendering.draw(image, src)
 
     def _describe(self, admitted: Admitted, env: dict[str, Any]) -> TileJSON:
         route = admitted.route
-        with rasterio.Env(**env), self._open(admitted) as src:
+        with rasterio.Env(**env), self._open(self.files.cog(route)) as src:
             west, south, east, north = src.get_geographic_bounds(self.matrix_set.rasterio_geographic_crs)
             minzoom, maxzoom = src.minzoom, src.maxzoom
         tiles = self.files.tiles(route)
         if tiles is not None and (first := tiles.first()) is not None:
-            with rasterio.Env(**env), self.reader(str(self.files.tile(first)), tms=self.matrix_set) as src:
+            with rasterio.Env(**env), self._open(self.files.tile(first)) as src:
                 maxzoom = src.maxzoom
         address = f"{self.public_url}/tiles/{route.asset_id}/{{z}}/{{x}}/{{y}}.png?version={admitted.requested}"
         return TileJSON(
@@ -172,15 +173,17 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
         bounds = tuple(self.matrix_set.xy_bounds(x, y, z))
         needed = None if tiles is None else window_of(tiles, bounds, self.matrix_set.rasterio_crs)
         if tiles is None or needed is None:
-            with self._open(admitted) as src:
+            with self._open(self.files.cog(admitted.route)) as src:
                 yield src
             return
         reduced = Resampling.nearest if rendering.resampling == "nearest" else Resampling.average
         with assembled(self.files, tiles, *needed, self.matrix_set, reduced) as src:
             yield src
 
-    def _open(self, admitted: Admitted) -> Reader:
-        return self.reader(str(self.files.cog(admitted.route)), tms=self.matrix_set)
+    @contextmanager
+    def _open(self, ref: BlobRef) -> Iterator[Reader]:
+        with self.files.reading(ref) as path, self.reader(path, tms=self.matrix_set) as src:
+            yield src
 
 
 def _in_matrix(matrix_set: TileMatrixSet, z: int, x: int, y: int) -> bool:

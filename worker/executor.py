@@ -187,11 +187,13 @@ class Executor:
             elif params.get(outer) is not None:
                 params[outer] = await self._stage(params[outer], scratch)
                 if task.spec.sidecars:
-                    await stage_sidecars(self._tools.blobs, BlobRef.parse(task.message.params[outer]), scratch)
+                    await stage_sidecars(
+                        self._tools.blobs, self._tools.blobs.locate(task.message.params[outer]), scratch
+                    )
         return params | await self._peeked(task, scratch) if task.spec.peeked else params
 
     async def _stage(self, path: str, scratch: Path) -> str:
-        ref = BlobRef.parse(path)
+        ref = self._tools.blobs.locate(path)
         return str(await self._tools.blobs.stage(ref, staging_place(scratch, ref)))
 
     async def _peeked(self, task: RunningTask, scratch: Path) -> Json:

@@ -17,7 +17,7 @@ from edge.fetching import SourceClient
 from edge.heap import settle_heap
 from handlers.registry import IMPLEMENTATIONS
 from messaging.postgres import PostgresTaskReceiver
-from repositories.blobs_folder import FolderBlobRepository
+from repositories.blobs import open_blobs
 from repositories.database import async_pool, listen
 from repositories.engine_pool import queue_connection
 from repositories.logs import setup_logging
@@ -52,7 +52,7 @@ async def serve(settings: WorkerSettings) -> None:
             receiver = PostgresTaskReceiver(
                 connect, connect_to_listen, queue=settings.worker_queue, consumer_id=os.urandom(8).hex()
             )
-        blobs = FolderBlobRepository(settings.blob_root)
+        blobs = open_blobs(settings)
         policy = OutgoingPolicy(allow_loopback=settings.source_allow_loopback)
         outside = Outside(
             receiver=receiver,
@@ -63,7 +63,10 @@ async def serve(settings: WorkerSettings) -> None:
             implementations=IMPLEMENTATIONS,
             listens=lambda: receiver.hears,
         )
-        await Worker(settings, outside, logging.getLogger("worker")).run(stop)
+        try:
+            await Worker(settings, outside, logging.getLogger("worker")).run(stop)
+        finally:
+            await blobs.close()
 
 
 def _service_bus_receiver(settings: WorkerSettings) -> TaskReceiver:

@@ -7,9 +7,10 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_va
 
 from core.handlers_catalog import KNOWN_QUEUES, RunMode
 from messaging.settings import QueueSettings
+from repositories.blobs import BlobSettings
 
 
-class WorkerSettings(QueueSettings):
+class WorkerSettings(QueueSettings, BlobSettings):
     """What `python -m worker.main` reads; POSTGRES_* are those of role `geodag_worker`."""
 
     worker_queue: str = Field(description="The queue this worker receives from.")
@@ -42,7 +43,6 @@ class WorkerSettings(QueueSettings):
         description="Comma-separated base URLs of single orchestrators, like DAG_CALLBACK_URL: at each of them slots "
         "stand open for the tasks that it makes. Default: those of DAG_CALLBACK_URL.",
     )
-    blob_root: Path = Field(description="Folder that holds bronze/, silver/ and external/.")
     source_max_bytes: int = Field(50 * 1024**3, gt=0, description="Largest file that is fetched from a URL.")
     source_allow_loopback: bool = Field(
         False, description="Lets sources lie at 127.0.0.1 over http; for a stack on one machine."

@@ -70,4 +70,7 @@ class Azurite:
 
     def environment(self) -> Mapping[str, str]:
         """Return what its process has to know beside its arguments."""
-        return {"AZURITE_ACCOUNTS": f"{self.account}:{self.encoded_key}"}
+        environment = {"AZURITE_ACCOUNTS": f"{self.account}:{self.encoded_key}"}
+        if self.certificate is not None:
+            environment["NODE_EXTRA_CA_CERTS"] = str(self.certificate)  # it copies blobs by its own address
+        return environment

@@ -4,12 +4,15 @@ import os
 import secrets
 import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+
+from azure.storage.blob.aio import BlobServiceClient
 
 from cli.stack.azurite import Azurite
 from cli.stack.ports import HOST, choose_ports
+from repositories.blob_names import CONTAINERS
 from tests.support.waiting import wait_until
 
 START_SECONDS = 30.0
@@ -39,3 +42,20 @@ def listens(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+@asynccontextmanager
+async def emptied(azurite: Azurite) -> AsyncIterator[None]:
+    """Make the containers of the zones where they are missing; at the end of the block they hold nothing."""
+    ca = None if azurite.certificate is None else str(azurite.certificate)
+    async with BlobServiceClient.from_connection_string(
+        azurite.connection_string, connection_verify=ca or True
+    ) as service:
+        there = [found.name async for found in service.list_containers()]
+        for name in CONTAINERS.difference(there):
+            await service.create_container(name)
+        yield
+        for name in CONTAINERS:
+            container = service.get_container_client(name)
+            async for blob in container.list_blob_names():
+                await container.delete_blob(blob)

@@ -22,7 +22,7 @@ from pydantic import SecretStr
 from core.errors import DatabaseUnavailable
 from repositories import roles
 from repositories.database import async_pool, listen, read, sync_pool, transaction
-from repositories.managed_identity import RESOURCE, ManagedIdentity
+from repositories.managed_identity import POSTGRES, ManagedIdentity, NoToken
 from repositories.settings import DatabaseSettings, SettingsError
 from tests.support.databases import Database
 
@@ -113,7 +113,7 @@ async def test_no_request_fails_while_tokens_end_and_connections_are_replaced(en
             asked += 1
     assert asked > 30
     assert len(set(endpoint.issued)) >= 4, "each connection was made with a token that was fresh"
-    expected = {"resource": [RESOURCE], "api-version": ["2019-08-01"], "client_id": ["client-1"]}
+    expected = {"resource": [POSTGRES], "api-version": ["2019-08-01"], "client_id": ["client-1"]}
     assert endpoint.queries[0] == expected
 
 
@@ -144,12 +144,26 @@ async def test_without_a_token_the_database_is_not_there_and_no_password_is_trie
 def test_one_token_is_used_until_it_nears_its_end(endpoint: Endpoint) -> None:
     clock = [time.time()]
     identity = ManagedIdentity(endpoint.url, SecretStr(HEADER), now=lambda: clock[0])
-    first = identity.token()
-    assert identity.token() == first
+    first = identity.token(POSTGRES)
+    assert identity.token(POSTGRES) == first
     assert "client_id" not in endpoint.queries[0]
     clock[0] += LIFE_SECONDS
-    assert identity.token() != first
-    assert first not in repr(identity)
+    assert identity.token(POSTGRES) != first
+    assert first.text not in repr(identity)
+
+
+def test_a_token_outlives_the_endpoint_and_then_nothing_replaces_it(endpoint: Endpoint) -> None:
+    clock = [time.time()]
+    identity = ManagedIdentity(endpoint.url, SecretStr(HEADER), now=lambda: clock[0])
+    first = identity.token(POSTGRES)
+    endpoint.broken = (503, b"{}")
+    clock[0] = first.stale_at
+    assert identity.token(POSTGRES).text == first.text
+    clock[0] = first.expires_at
+    with pytest.raises(NoToken, match="HTTP 503"):
+        identity.token(POSTGRES)
+    endpoint.broken = None
+    assert identity.token(POSTGRES).text != first.text
 
 
 def test_identity_and_password_exclude_each_other(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +177,13 @@ def test_identity_and_password_exclude_each_other(endpoint: Endpoint, monkeypatc
         DatabaseSettings.load()
     monkeypatch.delenv("POSTGRES_PASSWORD")
     assert DatabaseSettings.load().use_managed_identity
+    endpoint.broken = (403, b"SECRET")
+    with pytest.raises(SettingsError, match=r"USE_MANAGED_IDENTITY.*HTTP 403"):
+        DatabaseSettings.load()
+    monkeypatch.setenv("IDENTITY_PATIENCE_SECONDS", "0.1")
+    monkeypatch.setenv("IDENTITY_ENDPOINT", "http://127.0.0.1:9/msi/token")
+    with pytest.raises(SettingsError, match=r"USE_MANAGED_IDENTITY.*URLError"):
+        DatabaseSettings.load()
     monkeypatch.delenv("IDENTITY_HEADER")
     with pytest.raises(SettingsError, match="IDENTITY_HEADER"):
         DatabaseSettings.load()

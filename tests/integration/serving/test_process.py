@@ -78,9 +78,10 @@ def test_without_its_database_it_lives_is_not_ready_and_says_503(environment: di
     ("change", "named"),
     [
         (
-            {"BLOB_ROOT": "", "SERVING_COLOUR": "red", "SERVING_PORT": "many"},
-            ["BLOB_ROOT", "SERVING_COLOUR", "SERVING_PORT"],
+            {"BLOB_COLOUR": "blue", "SERVING_COLOUR": "red", "SERVING_PORT": "many"},
+            ["BLOB_COLOUR", "SERVING_COLOUR", "SERVING_PORT"],
         ),
+        ({"BLOB_ROOT": "", "BLOB_URL": "https://b"}, ["exactly one of BLOB_ROOT, AZURE_STORAGE_ACCOUNT_NAME"]),
         ({"API_KEYS_FILE": "/nowhere/keys.json"}, ["/nowhere/keys.json"]),
     ],
 )

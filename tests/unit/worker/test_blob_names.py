@@ -2,7 +2,7 @@ import pytest
 
 from core.errors import ParameterInvalid
 from core.ports import BlobRef
-from repositories.blobs_folder import check_name
+from repositories.blob_names import check_name
 
 GOOD = ["a", "a/b.tif", "ünïcode/日本.tif", "a b/c..d.tif", "x" * 1024, ".hidden", "a%2Fb", "C:/x"]
 BAD = [

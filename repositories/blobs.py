@@ -1,0 +1,66 @@
+"""Which storage holds the blobs: settings choose, and nothing falls back from one to another."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from core.ports import BlobRepository
+from repositories.blobs_folder import FolderBlobRepository
+from repositories.managed_identity import ManagedIdentity
+from repositories.settings import DatabaseSettings, SettingsError
+
+
+class BlobSettings(DatabaseSettings):
+    """Where the zones bronze, silver and external lie: exactly one of three."""
+
+    blob_root: Path | None = Field(None, description="Folder of the zones bronze, silver and external.")
+    azure_storage_account_name: str | None = Field(
+        None,
+        pattern=r"^[a-z0-9]{3,24}$",
+        description="Or the storage account with these containers, entered by the managed identity.",
+    )
+    blob_connection_string: SecretStr | None = Field(
+        None, description="Or the same by its key; for emulators. Under no name that GDAL reads by itself."
+    )
+    blob_url: str | None = Field(
+        None, description="Address of the account; default: https://NAME.blob.core.windows.net."
+    )
+    blob_ca_file: Path | None = Field(
+        None, description="Certificates to trust for that address; default: those of the system."
+    )
+    blob_signature_seconds: float = Field(
+        3600,
+        ge=1,
+        le=86400,
+        description="Life of a signature that opens one blob for GDAL; half is left when it is used.",
+    )
+
+    @model_validator(mode="after")
+    def _one_storage(self) -> Self:
+        """Refuse none and several."""
+        named = ("blob_root", "azure_storage_account_name", "blob_connection_string")
+        if sum(getattr(self, name) is not None for name in named) != 1:
+            raise ValueError(f"expected exactly one of {', '.join(map(str.upper, named))}")
+        if self.azure_storage_account_name is not None and not self.use_managed_identity:
+            raise ValueError("AZURE_STORAGE_ACCOUNT_NAME needs USE_MANAGED_IDENTITY")
+        if self.azure_storage_account_name is None and self.blob_url is not None:
+            raise ValueError("BLOB_URL belongs to AZURE_STORAGE_ACCOUNT_NAME")
+        return self
+
+
+def open_blobs(settings: BlobSettings) -> BlobRepository:
+    """Return the storage that the settings name; it connects when it is first used, in the event loop of its user."""
+    if settings.blob_root is not None:
+        return FolderBlobRepository(settings.blob_root)
+    from repositories.blobs_azure import connect  # whoever has folders never loads the SDK
+
+    access: str | tuple[str, ManagedIdentity]
+    if settings.blob_connection_string is not None:
+        access = settings.blob_connection_string.get_secret_value()
+    elif settings.identity is not None:
+        url = settings.blob_url or f"https://{settings.azure_storage_account_name}.blob.core.windows.net"
+        access = (url.rstrip("/"), settings.identity)
+    else:
+        raise SettingsError("AZURE_STORAGE_ACCOUNT_NAME needs USE_MANAGED_IDENTITY")
+    return connect(access, signature_seconds=settings.blob_signature_seconds, ca_file=settings.blob_ca_file)

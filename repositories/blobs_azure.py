@@ -1,0 +1,390 @@
+"""Blobs in Azure Blob Storage: one container per zone.
+
+Large blobs travel in parts, several at a time, each with its MD5, and become visible with the one request that commits
+them, which fails when the name is taken. The MD5 of the whole stays with the blob and is compared by whoever reads all
+of it. A reader is bound to the ETag that it began with.
+"""
+
+import asyncio
+import hashlib
+import io
+import uuid
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError, HttpResponseError
+from azure.storage.blob import BlobBlock, BlobProperties, ContentSettings
+from azure.storage.blob.aio import BlobClient, BlobServiceClient, ExponentialRetry
+
+from core.errors import Conflict, DataError, GeodagError, ParameterInvalid, StorageUnavailable
+from core.ports import BlobFolder, BlobInfo, BlobRef, GdalSource
+from repositories.blob_names import check_name, located
+from repositories.blob_signatures import Signatures
+from repositories.credentials import IdentityCredential
+from repositories.managed_identity import ManagedIdentity
+
+PART_BYTES: Final = 4 << 20
+PARALLEL: Final = 4
+"""Parts of one blob on their way at a time."""
+DELETES: Final = 16
+COPY_POLL_SECONDS: Final = 0.25
+CONNECT_TIMEOUT_SECONDS: Final = 5
+READ_TIMEOUT_SECONDS: Final = 60
+GDAL_OPTIONS: Final = {
+    "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
+    "GDAL_HTTP_MAX_RETRY": "2",
+    "GDAL_HTTP_TIMEOUT": "30",
+    "CPL_VSIL_CURL_NON_CACHED": "/vsiaz/",
+}
+"""The last: else GDAL remembers for ever that a blob cannot be opened, as after one refusal while rights were new."""
+_TAKEN: Final = frozenset({"BlobAlreadyExists", "ConditionNotMet", "UnauthorizedBlobOverwrite"})
+_BAD_NAMES: Final = frozenset({"InvalidUri", "InvalidResourceName", "OutOfRangeInput"})
+Parts = AsyncGenerator[bytes, None]
+
+
+def connect(
+    access: str | tuple[str, ManagedIdentity], *, signature_seconds: float, ca_file: Path | None = None
+) -> "AzureBlobRepository":
+    """Return the repository of an account; it connects when it is first used.
+
+    Args:
+        access: A connection string with the account's key, or the account's address with the identity that enters it.
+        signature_seconds: How long a signature for GDAL lives.
+        ca_file: Certificates to trust instead of the system's.
+    """
+    options: dict[str, Any] = {
+        "retry_policy": ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=4),
+        "connection_timeout": CONNECT_TIMEOUT_SECONDS,
+        "read_timeout": READ_TIMEOUT_SECONDS,
+        "max_single_put_size": PART_BYTES,
+        "max_single_get_size": PART_BYTES,
+        "max_chunk_get_size": PART_BYTES,
+    }
+    gdal = dict(GDAL_OPTIONS)
+    if ca_file is not None:
+        options["connection_verify"] = gdal["GDAL_CURL_CA_BUNDLE"] = str(ca_file)
+    if isinstance(access, str):
+        service = BlobServiceClient.from_connection_string(access, **options)
+        key = str(getattr(service.credential, "account_key", "")) or None
+    else:
+        service, key = BlobServiceClient(access[0], IdentityCredential(access[1]), **options), None
+    return AzureBlobRepository(service, Signatures(service, signature_seconds, key), gdal)
+
+
+class AzureBlobRepository:
+    """`BlobRepository` over a storage account; belongs to one event loop."""
+
+    def __init__(
+        self, service: BlobServiceClient, signatures: Signatures, gdal_options: dict[str, str] | None = None
+    ) -> None:
+        self.service = service
+        self.signatures = signatures
+        self._gdal_options = gdal_options or {}
+        self._url = str(service.url).rstrip("/")
+
+    async def stat(self, ref: BlobRef) -> BlobInfo:
+        """Return size and ETag."""
+        with _translated(ref):
+            found = await self._blob(ref).get_blob_properties()
+        return BlobInfo(ref, found.size, _plain(found.etag))
+
+    async def stage(self, ref: BlobRef, scratch: Path) -> Path:
+        """Download a blob, its parts side by side, and return the file once it is whole."""
+        check_name(ref)
+        folder, _, name = str(ref).rpartition("/")
+        target = scratch / f"blobs-{hashlib.sha256(folder.encode()).hexdigest()[:16]}" / name
+        await asyncio.to_thread(lambda: target.parent.mkdir(mode=0o700, parents=True, exist_ok=True))
+        partial = target.with_name(f".{uuid.uuid4().hex}")
+        try:
+            with await asyncio.to_thread(partial.open, "xb") as writer:
+                async with aclosing(self.stream(ref)) as parts:
+                    async for part in parts:
+                        await asyncio.to_thread(writer.write, part)
+            await asyncio.to_thread(partial.rename, target)
+        finally:
+            await asyncio.to_thread(partial.unlink, missing_ok=True)
+        return target
+
+    async def upload(self, source: Path, ref: BlobRef) -> BlobInfo:
+        """Store a local file under a new name."""
+        with await asyncio.to_thread(source.open, "rb") as reader:
+
+            async def parts() -> Parts:
+                while part := await asyncio.to_thread(reader.read, PART_BYTES):
+                    yield part
+
+            return await self._store(ref, parts())
+
+    async def write_stream(self, ref: BlobRef, chunks: AsyncIterator[bytes], max_bytes: int) -> BlobInfo:
+        """Store a stream under a new name; raises as the port says and leaves nothing that anybody sees."""
+        return await self._store(ref, _parts_of(chunks, max_bytes))
+
+    async def create(self, ref: BlobRef, data: bytes) -> BlobInfo:
+        """Store bytes under a new name."""
+
+        async def parts() -> Parts:
+            for start in range(0, len(data), PART_BYTES):
+                yield data[start : start + PART_BYTES]
+
+        return await self._store(ref, parts())
+
+    async def read(self, ref: BlobRef, max_bytes: int) -> bytes:
+        """Return a blob's bytes, at most the first `max_bytes` of them."""
+        if max_bytes > PART_BYTES:
+            return b"".join([part async for part in self.stream(ref, 0, max_bytes)])
+        with _translated(ref):
+            try:
+                got = await self._blob(ref).download_blob(offset=0, length=max(1, max_bytes))
+                return bytes(await got.readall())[:max_bytes]
+            except HttpResponseError as error:
+                if _code(error) != "InvalidRange":
+                    raise
+                return b""  # it is empty
+
+    async def stream(self, ref: BlobRef, start: int = 0, length: int | None = None) -> AsyncGenerator[bytes, None]:
+        """Yield a blob's bytes in order; the next parts are on their way meanwhile.
+
+        Raises:
+            StorageUnavailable: also when a whole blob is not what was stored.
+        """
+        found = await self._properties(ref)
+        end = found.size if length is None else min(found.size, start + length)
+        whole = start == 0 and end == found.size
+        expected = found.content_settings.content_md5 if whole else None
+        digest = hashlib.md5(usedforsecurity=False)
+        async with aclosing(self._ranges(ref, found, start, end)) as parts:
+            async for part in parts:
+                if expected is not None:
+                    await asyncio.to_thread(digest.update, part)
+                yield part
+        if expected is not None and digest.digest() != bytes(expected):
+            raise StorageUnavailable(f"the bytes of blob {ref} are not those that were stored", value=str(ref))
+
+    async def folders(self, container: str, prefix: str) -> Sequence[BlobFolder]:
+        """Return the folders directly under a prefix, each with the time of its newest blob at any depth."""
+        ref = check_name(BlobRef(container, prefix.rstrip("/")))
+        newest: dict[str, datetime] = {}
+        with _translated(ref):
+            listed = self.service.get_container_client(container).list_blobs(name_starts_with=f"{ref.name}/")
+            async for blob in listed:
+                name, slash, _ = blob.name.removeprefix(f"{ref.name}/").partition("/")
+                if slash:
+                    newest[name] = max(blob.last_modified, newest.get(name, blob.last_modified))
+        return [BlobFolder(f"{ref.name}/{name}/", newest[name]) for name in sorted(newest)]
+
+    async def delete_prefix(self, container: str, prefix: str) -> int:
+        """Delete every blob whose name starts with `prefix`, which ends at a folder, or is its name."""
+        ref = check_name(BlobRef(container, prefix.rstrip("/")))
+        room = asyncio.Semaphore(DELETES)
+
+        async def delete(name: str) -> int:
+            async with room:
+                try:
+                    with _translated(BlobRef(container, name)):
+                        await self.service.get_blob_client(container, name).delete_blob(delete_snapshots="include")
+                except DataError:
+                    return 0
+                return 1
+
+        with _translated(ref):
+            listed = self.service.get_container_client(container).list_blob_names(name_starts_with=ref.name)
+            names = [name async for name in listed if name == ref.name or name.startswith(f"{ref.name}/")]
+        return sum(await asyncio.gather(*map(delete, names)))
+
+    async def copy(self, source: BlobRef, target: BlobRef) -> BlobInfo:
+        """Let the storage copy a blob by itself; what it cannot finish leaves nothing."""
+        check_name(target)
+        signed = f"{self._blob(source).url}?{(await self.signatures.of(source)).query}"
+        blob, made = self._blob(target), await self._properties(source)
+        with _translated(target):
+            started = await blob.start_copy_from_url(signed, **_IF_NEW)
+            state = str(started["copy_status"])
+            while state == "pending":
+                await asyncio.sleep(COPY_POLL_SECONDS)
+                state = str((await blob.get_blob_properties()).copy.status)
+        if state != "success":
+            await self.delete_prefix(target.container, target.name)
+            raise StorageUnavailable(f"blob {source} could not be copied: {state}", value=str(source))
+        info = await self.stat(target)
+        if info.size_bytes != made.size:
+            await self.delete_prefix(target.container, target.name)
+            raise StorageUnavailable(f"blob {source} changed while it was copied", value=str(source))
+        return info
+
+    async def gdal_source(self, ref: BlobRef) -> GdalSource:
+        """Return GDAL's path of a blob, and its signature in the settings."""
+        check_name(ref)
+        with _translated(ref):
+            signature = await self.signatures.of(ref)
+        access = {
+            "AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={self._url};SharedAccessSignature={signature.query}"
+        }
+        return GdalSource(f"/vsiaz/{ref}", {**self._gdal_options, **access})
+
+    def local_path(self, ref: BlobRef) -> Path | None:
+        """Return None: nothing lies on this machine."""
+        return None
+
+    def locate(self, path: str) -> BlobRef:
+        """Return the blob that a path names: `container/name` or its address in this account."""
+        return located(path, self._url)
+
+    async def probe(self) -> None:
+        """Raise `StorageUnavailable` unless the storage answers and lets us in."""
+        try:
+            await self.service.get_container_client("silver").get_container_properties()
+        except AzureError as error:
+            raise StorageUnavailable(f"the blob storage is not there: {_kind(error)}") from error
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self.service.close()
+
+    def _blob(self, ref: BlobRef) -> BlobClient:
+        check_name(ref)
+        return self.service.get_blob_client(ref.container, ref.name)
+
+    async def _properties(self, ref: BlobRef) -> BlobProperties:
+        with _translated(ref):
+            return await self._blob(ref).get_blob_properties()
+
+    async def _ranges(self, ref: BlobRef, found: BlobProperties, start: int, end: int) -> AsyncGenerator[bytes, None]:
+        """Yield bytes of what was found there, in order, several parts ahead."""
+        blob, under_way = self._blob(ref), deque[asyncio.Task[bytes]]()
+        same: Any = {"etag": found.etag, "match_condition": MatchConditions.IfNotModified}
+
+        async def fetch(offset: int) -> bytes:
+            with _translated(ref):
+                got = await blob.download_blob(offset=offset, length=min(PART_BYTES, end - offset), **same)
+                return bytes(await got.readall())
+
+        try:
+            for offset in range(start, end, PART_BYTES):
+                under_way.append(asyncio.create_task(fetch(offset)))
+                if len(under_way) == PARALLEL:
+                    yield await under_way.popleft()
+            while under_way:
+                yield await under_way.popleft()
+        finally:
+            await _abandoned(under_way)
+
+    async def _store(self, ref: BlobRef, parts: Parts) -> BlobInfo:
+        """Send the parts, then commit them; a blob of one part is one request."""
+        blob, digest, size = self._blob(ref), hashlib.md5(usedforsecurity=False), 0
+        if await self._exists(ref):
+            raise _taken(ref)
+        under_way: deque[asyncio.Task[Any]] = deque()
+        mark, blocks = uuid.uuid4().hex, list[BlobBlock]()
+        try:
+            last = await anext(parts, b"")
+            size = len(last)
+            await asyncio.to_thread(digest.update, last)
+            async for part in parts:
+                under_way.append(self._send(ref, blob, mark, blocks, last))
+                if len(under_way) == PARALLEL:
+                    await under_way.popleft()
+                last, size = part, size + len(part)
+                await asyncio.to_thread(digest.update, part)
+            if blocks:
+                under_way.append(self._send(ref, blob, mark, blocks, last))
+            while under_way:
+                await under_way.popleft()
+        finally:
+            await _abandoned(under_way)
+        settings: Any = ContentSettings(content_md5=bytearray(digest.digest()))
+        with _translated(ref):
+            if blocks:
+                done = await blob.commit_block_list(blocks, content_settings=settings, **_IF_NEW)
+            else:
+                done = await blob.upload_blob(
+                    io.BytesIO(last), length=size, content_settings=settings, validate_content=True
+                )
+        return BlobInfo(ref, size, _plain(done["etag"]))
+
+    def _send(
+        self, ref: BlobRef, blob: BlobClient, mark: str, blocks: list[BlobBlock], data: bytes
+    ) -> asyncio.Task[Any]:
+        """Begin to send one part; all ids of a blob have one length, and no other writer's."""
+        name = f"{mark}{len(blocks):06d}"
+        blocks.append(BlobBlock(block_id=name))
+
+        async def send() -> None:
+            with _translated(ref):
+                await blob.stage_block(name, io.BytesIO(data), length=len(data), validate_content=True)
+
+        return asyncio.create_task(send())
+
+    async def _exists(self, ref: BlobRef) -> bool:
+        with _translated(ref):
+            return await self._blob(ref).exists()
+
+
+_IF_NEW: Final[dict[str, Any]] = {"match_condition": MatchConditions.IfMissing}
+
+
+async def _parts_of(chunks: AsyncIterator[bytes], limit: int) -> Parts:
+    """Yield chunks of any size as parts, each but the last as large as it may be."""
+    held, total = bytearray(), 0
+    async for chunk in chunks:
+        total += len(chunk)
+        if total > limit:
+            raise ParameterInvalid(f"the upload is longer than {limit} bytes", field="size", value=total)
+        held += chunk
+        while len(held) >= PART_BYTES:
+            yield bytes(held[:PART_BYTES])
+            del held[:PART_BYTES]
+    if held:
+        yield bytes(held)
+
+
+async def _abandoned(tasks: deque[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextmanager
+def _translated(ref: BlobRef) -> Iterator[None]:
+    """Turn the SDK's errors into ours; never with the address, which may hold a signature."""
+    try:
+        yield
+    except HttpResponseError as error:
+        raise _meaning(ref, error) from error
+    except AzureError as error:
+        raise StorageUnavailable(f"blob storage failed for {ref}: {_kind(error)}", value=str(ref)) from error
+
+
+def _meaning(ref: BlobRef, error: HttpResponseError) -> GeodagError:
+    code = _code(error)
+    if error.status_code == 404 and code != "ContainerNotFound":
+        return DataError(f"there is no blob {ref}", code="FILE_NOT_FOUND", field="file", value=str(ref))
+    if error.status_code in (409, 412) and code in _TAKEN:
+        return _taken(ref)
+    if error.status_code == 400 and code == "InvalidBlockList":
+        return _taken(ref)  # another writer's commit has thrown our parts away
+    if error.status_code == 400 and code in _BAD_NAMES:
+        return ParameterInvalid(f"blob {ref}: this storage refuses the name", field="blob_name", value=str(ref))
+    return StorageUnavailable(f"blob storage failed for {ref}: {_kind(error)}", value=str(ref))
+
+
+def _kind(error: AzureError) -> str:
+    status = getattr(error, "status_code", None)
+    return f"{status} {_code(error)}".rstrip() if status else type(error).__name__
+
+
+def _code(error: AzureError) -> str:
+    code = getattr(error, "error_code", None) or ""
+    return str(getattr(code, "value", code))
+
+
+def _taken(ref: BlobRef) -> Conflict:
+    return Conflict(f"blob {ref} exists and is never overwritten", code="BLOB_EXISTS", value=str(ref))
+
+
+def _plain(etag: object) -> str:
+    return str(etag).strip('"')

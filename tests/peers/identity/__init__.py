@@ -1,0 +1,1 @@
+"""The managed identity's endpoint on loopback: see `server`."""
