@@ -35,6 +35,7 @@ from azure.servicebus.exceptions import (
 
 from core.errors import PayloadTooLarge, TransientError
 from messaging.settings import QueueSettings
+from repositories.credentials import IdentityCredential
 
 Credential = AsyncTokenCredential
 Result = TypeVar("Result")
@@ -83,11 +84,13 @@ class ServiceBus:
 
     @classmethod
     def of(cls, settings: QueueSettings, credential: Credential | None = None) -> "ServiceBus":
-        """Return the namespace that settings name; with SERVICE_BUS_FQDN the credential is required."""
+        """Return the namespace that settings name; with SERVICE_BUS_FQDN the process's identity enters it."""
         verify = None if settings.service_bus_ca_file is None else str(settings.service_bus_ca_file)
         if settings.service_bus_connection_string is not None:
             text = settings.service_bus_connection_string.get_secret_value()
             return cls(ServiceBusClient.from_connection_string(text, connection_verify=verify, **_PATIENCE))
+        if credential is None and settings.identity is not None:
+            credential = IdentityCredential(settings.identity)
         if settings.service_bus_fqdn is None or credential is None:
             raise ValueError("SERVICE_BUS_FQDN and a credential are required")
         return cls(

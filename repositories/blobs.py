@@ -44,6 +44,8 @@ class BlobSettings(DatabaseSettings):
             raise ValueError(f"expected exactly one of {', '.join(map(str.upper, named))}")
         if self.azure_storage_account_name is not None and not self.use_managed_identity:
             raise ValueError("AZURE_STORAGE_ACCOUNT_NAME needs USE_MANAGED_IDENTITY")
+        if self.blob_connection_string is not None and self.use_managed_identity:
+            raise ValueError("USE_MANAGED_IDENTITY and BLOB_CONNECTION_STRING exclude each other")
         if self.azure_storage_account_name is None and self.blob_url is not None:
             raise ValueError("BLOB_URL belongs to AZURE_STORAGE_ACCOUNT_NAME")
         return self

@@ -46,11 +46,11 @@ def create_app(settings: ServingSettings) -> FastAPI:
     app.include_router(documents_router(gate, Catalogue(pool), files))
     app.include_router(downloads_router(gate, files))
     app.include_router(reports_router(gate, Reports(pool, files)))
-    app.include_router(_health_router(pool, blobs))
+    app.include_router(_health_router(pool, blobs, settings.build_id))
     return app
 
 
-def _health_router(pool: SyncPool, blobs: BlobRepository) -> APIRouter:
+def _health_router(pool: SyncPool, blobs: BlobRepository, build_id: str) -> APIRouter:
     router = APIRouter()
 
     @router.get("/livez", response_class=Response)
@@ -61,7 +61,7 @@ def _health_router(pool: SyncPool, blobs: BlobRepository) -> APIRouter:
     @router.get("/health")
     async def health() -> dict[str, str]:
         """Say which build answers; a deployment compares it with what it deployed."""
-        return {"status": "ok", "build_id": settings.build_id}
+        return {"status": "ok", "build_id": build_id}
 
     @router.get("/readyz", response_class=Response)
     def readyz() -> Response:

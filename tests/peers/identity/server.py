@@ -59,7 +59,7 @@ class IdentityPeer:
     def token(self, resource: str, **claims: Any) -> str:
         """Return a token for a resource, right unless the claims say otherwise."""
         now = int(time.time())
-        said = {
+        said: dict[str, Any] = {
             "aud": resource,
             "iss": ISSUER,
             "tid": TENANT,
