@@ -138,6 +138,7 @@ DEFAULTS_ARE_RIGHT = {
     "WORKER_TASK_MEMORY_BYTES": "",
     "WORKER_JOURNAL_FILE": "for tests",
     "WORKER_SLOTS_INLINE": "",
+    "WORKER_CREDIT": "",
     "WORKER_EXIT_WHEN_IDLE_SECONDS": "light workers stay",
     "DAG_OFFER_URLS": "instances of an App Service have no addresses of their own",
     "GATEWAY_HOST": "Azure ignores it",
