@@ -51,6 +51,17 @@ class BlobSettings(DatabaseSettings):
         return self
 
 
+async def make_zones(connection_string: str) -> None:
+    """Create the containers of an emulator; in Azure the deployment does."""
+    from repositories.blobs_azure import connect
+
+    blobs = connect(connection_string, signature_seconds=1)
+    try:
+        await blobs.make_zones()
+    finally:
+        await blobs.close()
+
+
 def open_blobs(settings: BlobSettings) -> BlobRepository:
     """Return the storage that the settings name; it connects when it is first used, in the event loop of its user."""
     if settings.blob_root is not None:

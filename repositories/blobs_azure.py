@@ -10,20 +10,21 @@ import hashlib
 import io
 import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError, HttpResponseError
+from azure.core.exceptions import AzureError, HttpResponseError, ResourceExistsError
 from azure.storage.blob import BlobBlock, BlobProperties, ContentSettings
 from azure.storage.blob.aio import BlobClient, BlobServiceClient, ExponentialRetry
 
-from core.errors import Conflict, DataError, GeodagError, ParameterInvalid, StorageUnavailable
+from core.errors import Conflict, DataError, ParameterInvalid, StorageUnavailable
 from core.ports import BlobFolder, BlobInfo, BlobRef, GdalSource
-from repositories.blob_names import check_name, located
+from repositories.blob_errors import code_of, kind_of, taken, translated
+from repositories.blob_names import CONTAINERS, check_name, located
 from repositories.blob_signatures import Signatures
 from repositories.credentials import IdentityCredential
 from repositories.managed_identity import ManagedIdentity
@@ -42,8 +43,6 @@ GDAL_OPTIONS: Final = {
     "CPL_VSIL_CURL_NON_CACHED": "/vsiaz/",
 }
 """The last: else GDAL remembers for ever that a blob cannot be opened, as after one refusal while rights were new."""
-_TAKEN: Final = frozenset({"BlobAlreadyExists", "ConditionNotMet", "UnauthorizedBlobOverwrite"})
-_BAD_NAMES: Final = frozenset({"InvalidUri", "InvalidResourceName", "OutOfRangeInput"})
 Parts = AsyncGenerator[bytes, None]
 
 
@@ -89,7 +88,7 @@ class AzureBlobRepository:
 
     async def stat(self, ref: BlobRef) -> BlobInfo:
         """Return size and ETag."""
-        with _translated(ref):
+        with translated(ref):
             found = await self._blob(ref).get_blob_properties()
         return BlobInfo(ref, found.size, _plain(found.etag))
 
@@ -137,12 +136,12 @@ class AzureBlobRepository:
         """Return a blob's bytes, at most the first `max_bytes` of them."""
         if max_bytes > PART_BYTES:
             return b"".join([part async for part in self.stream(ref, 0, max_bytes)])
-        with _translated(ref):
+        with translated(ref):
             try:
                 got = await self._blob(ref).download_blob(offset=0, length=max(1, max_bytes))
                 return bytes(await got.readall())[:max_bytes]
             except HttpResponseError as error:
-                if _code(error) != "InvalidRange":
+                if code_of(error) != "InvalidRange":
                     raise
                 return b""  # it is empty
 
@@ -169,7 +168,7 @@ class AzureBlobRepository:
         """Return the folders directly under a prefix, each with the time of its newest blob at any depth."""
         ref = check_name(BlobRef(container, prefix.rstrip("/")))
         newest: dict[str, datetime] = {}
-        with _translated(ref):
+        with translated(ref):
             listed = self.service.get_container_client(container).list_blobs(name_starts_with=f"{ref.name}/")
             async for blob in listed:
                 name, slash, _ = blob.name.removeprefix(f"{ref.name}/").partition("/")
@@ -185,13 +184,13 @@ class AzureBlobRepository:
         async def delete(name: str) -> int:
             async with room:
                 try:
-                    with _translated(BlobRef(container, name)):
+                    with translated(BlobRef(container, name)):
                         await self.service.get_blob_client(container, name).delete_blob(delete_snapshots="include")
                 except DataError:
                     return 0
                 return 1
 
-        with _translated(ref):
+        with translated(ref):
             listed = self.service.get_container_client(container).list_blob_names(name_starts_with=ref.name)
             names = [name async for name in listed if name == ref.name or name.startswith(f"{ref.name}/")]
         return sum(await asyncio.gather(*map(delete, names)))
@@ -201,7 +200,7 @@ class AzureBlobRepository:
         check_name(target)
         signed = f"{self._blob(source).url}?{(await self.signatures.of(source)).query}"
         blob, made = self._blob(target), await self._properties(source)
-        with _translated(target):
+        with translated(target):
             started = await blob.start_copy_from_url(signed, **_IF_NEW)
             state = str(started["copy_status"])
             while state == "pending":
@@ -219,7 +218,7 @@ class AzureBlobRepository:
     async def gdal_source(self, ref: BlobRef) -> GdalSource:
         """Return GDAL's path of a blob, and its signature in the settings."""
         check_name(ref)
-        with _translated(ref):
+        with translated(ref):
             signature = await self.signatures.of(ref)
         access = {
             "AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={self._url};SharedAccessSignature={signature.query}"
@@ -239,7 +238,13 @@ class AzureBlobRepository:
         try:
             await self.service.get_container_client("silver").get_container_properties()
         except AzureError as error:
-            raise StorageUnavailable(f"the blob storage is not there: {_kind(error)}") from error
+            raise StorageUnavailable(f"the blob storage is not there: {kind_of(error)}") from error
+
+    async def make_zones(self) -> None:
+        """Create the containers that are missing."""
+        for zone in sorted(CONTAINERS):
+            with suppress(ResourceExistsError):
+                await self.service.create_container(zone)
 
     async def close(self) -> None:
         """Disconnect."""
@@ -250,7 +255,7 @@ class AzureBlobRepository:
         return self.service.get_blob_client(ref.container, ref.name)
 
     async def _properties(self, ref: BlobRef) -> BlobProperties:
-        with _translated(ref):
+        with translated(ref):
             return await self._blob(ref).get_blob_properties()
 
     async def _ranges(self, ref: BlobRef, found: BlobProperties, start: int, end: int) -> AsyncGenerator[bytes, None]:
@@ -259,9 +264,12 @@ class AzureBlobRepository:
         same: Any = {"etag": found.etag, "match_condition": MatchConditions.IfNotModified}
 
         async def fetch(offset: int) -> bytes:
-            with _translated(ref):
-                got = await blob.download_blob(offset=offset, length=min(PART_BYTES, end - offset), **same)
-                return bytes(await got.readall())
+            try:
+                with translated(ref):
+                    got = await blob.download_blob(offset=offset, length=min(PART_BYTES, end - offset), **same)
+                    return bytes(await got.readall())
+            except Conflict as error:
+                raise StorageUnavailable(f"blob {ref} changed while it was read", value=str(ref)) from error
 
         try:
             for offset in range(start, end, PART_BYTES):
@@ -277,7 +285,7 @@ class AzureBlobRepository:
         """Send the parts, then commit them; a blob of one part is one request."""
         blob, digest, size = self._blob(ref), hashlib.md5(usedforsecurity=False), 0
         if await self._exists(ref):
-            raise _taken(ref)
+            raise taken(ref)
         under_way: deque[asyncio.Task[Any]] = deque()
         mark, blocks = uuid.uuid4().hex, list[BlobBlock]()
         try:
@@ -299,7 +307,7 @@ class AzureBlobRepository:
         settings: Any = ContentSettings(content_md5=bytearray(digest.digest()))
         if not blocks:
             try:
-                with _translated(ref):
+                with translated(ref):
                     whole = {"length": size, "content_settings": settings, "validate_content": True}
                     return BlobInfo(ref, size, _plain((await blob.upload_blob(io.BytesIO(last), **whole))["etag"]))
             except Conflict:
@@ -309,7 +317,7 @@ class AzureBlobRepository:
             # does when a list of parts is committed.
             if size:
                 await self._send(ref, blob, mark, blocks, last)
-        with _translated(ref):
+        with translated(ref):
             done = await blob.commit_block_list(blocks, content_settings=settings, **_IF_NEW)
         return BlobInfo(ref, size, _plain(done["etag"]))
 
@@ -321,13 +329,13 @@ class AzureBlobRepository:
         blocks.append(BlobBlock(block_id=name))
 
         async def send() -> None:
-            with _translated(ref):
+            with translated(ref):
                 await blob.stage_block(name, io.BytesIO(data), length=len(data), validate_content=True)
 
         return asyncio.create_task(send())
 
     async def _exists(self, ref: BlobRef) -> bool:
-        with _translated(ref):
+        with translated(ref):
             return await self._blob(ref).exists()
 
 
@@ -353,44 +361,6 @@ async def _abandoned(tasks: deque[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@contextmanager
-def _translated(ref: BlobRef) -> Iterator[None]:
-    """Turn the SDK's errors into ours; never with the address, which may hold a signature."""
-    try:
-        yield
-    except HttpResponseError as error:
-        raise _meaning(ref, error) from error
-    except AzureError as error:
-        raise StorageUnavailable(f"blob storage failed for {ref}: {_kind(error)}", value=str(ref)) from error
-
-
-def _meaning(ref: BlobRef, error: HttpResponseError) -> GeodagError:
-    code = _code(error)
-    if error.status_code == 404 and code != "ContainerNotFound":
-        return DataError(f"there is no blob {ref}", code="FILE_NOT_FOUND", field="file", value=str(ref))
-    if error.status_code in (409, 412) and code in _TAKEN:
-        return _taken(ref)
-    if error.status_code == 400 and code == "InvalidBlockList":
-        return _taken(ref)  # another writer's commit has thrown our parts away
-    if error.status_code == 400 and code in _BAD_NAMES:
-        return ParameterInvalid(f"blob {ref}: this storage refuses the name", field="blob_name", value=str(ref))
-    return StorageUnavailable(f"blob storage failed for {ref}: {_kind(error)}", value=str(ref))
-
-
-def _kind(error: AzureError) -> str:
-    status = getattr(error, "status_code", None)
-    return f"{status} {_code(error)}".rstrip() if status else type(error).__name__
-
-
-def _code(error: AzureError) -> str:
-    code = getattr(error, "error_code", None) or ""
-    return str(getattr(code, "value", code))
-
-
-def _taken(ref: BlobRef) -> Conflict:
-    return Conflict(f"blob {ref} exists and is never overwritten", code="BLOB_EXISTS", value=str(ref))
 
 
 def _plain(etag: object) -> str:

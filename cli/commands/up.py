@@ -17,7 +17,7 @@ from rich.text import Text
 from cli.errors import CliError, ExitCode
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import console, key_value_table, show
-from cli.stack.layout import REPOSITORY, Home, QueueKind, Shape
+from cli.stack.layout import REPOSITORY, BlobsKind, Home, QueueKind, Shape
 from cli.stack.logs import LogTail, last_lines
 from cli.stack.processes import ProcessId, wait_until
 from cli.stack.stack import AlreadyRunning, Stack, StackError, StartAborted, read_state, stop_leftovers
@@ -65,6 +65,9 @@ def up(
             envvar="GEODAG_QUEUE", help="What carries the tasks: the database, or a peer of Azure Service Bus."
         ),
     ] = QueueKind.POSTGRES,
+    blobs: Annotated[
+        BlobsKind, typer.Option(envvar="GEODAG_BLOBS", help="What holds the files: folders, or Azurite by its SDK.")
+    ] = BlobsKind.FOLDERS,
     as_json: JsonOption = False,
 ) -> None:
     """Start the whole platform on this machine and stop it on Ctrl-C; a second `up` only prints the addresses."""
@@ -73,10 +76,10 @@ def up(
         wait_for_ready(home, None)
         show_urls(home, "geodag is already running", as_json=as_json)
     elif detach:
-        _start_detached(home, queue)
+        _start_detached(home, Shape(queue=queue, blobs=blobs))
         show_urls(home, "geodag is running", as_json=as_json)
     else:
-        _run_in_foreground(home, queue)
+        _run_in_foreground(home, Shape(queue=queue, blobs=blobs))
 
 
 def down(home: HomeOption = DEFAULT_HOME) -> None:
@@ -121,12 +124,13 @@ def wait_for_ready(home: Path, child: "subprocess.Popen[bytes] | None") -> None:
         raise StackFailed(f"the stack did not become ready\n{tail}")
 
 
-def _start_detached(home: Path, queue: QueueKind) -> None:
+def _start_detached(home: Path, shape: Shape) -> None:
     log_file = Home(home.resolve()).log("up")
     log_file.parent.mkdir(parents=True, exist_ok=True)
+    kinds = ("--queue", shape.queue, "--blobs", shape.blobs)
     with log_file.open("ab") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "cli.main", "up", "--home", str(home.resolve()), "--queue", queue],
+            [sys.executable, "-m", "cli.main", "up", "--home", str(home.resolve()), *kinds],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -136,8 +140,7 @@ def _start_detached(home: Path, queue: QueueKind) -> None:
     wait_for_ready(home, child)
 
 
-def _run_in_foreground(home: Path, queue: QueueKind) -> None:
-    shape = Shape(queue=queue)
+def _run_in_foreground(home: Path, shape: Shape) -> None:
     printer = Printer(("postgres", *shape.part_names))
     stack = Stack(home, shape=shape, report=printer.event)
     with _signals(stack) as stopping, _following(stack, printer):

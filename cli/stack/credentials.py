@@ -38,8 +38,8 @@ class Credentials(BaseModel):
     passwords: dict[str, str] = Field(description="Database passwords by role.", repr=False)
     upload_key: str = Field(description="HMAC key of upload addresses.", repr=False)
     secrets_key: str = Field(default="", description="Base64 key that seals secrets in the database.", repr=False)
-
     service_bus_key: str = Field(default="", description="Base64 key of the Service Bus peer.", repr=False)
+    storage_key: str = Field(default="", description="Base64 key of the storage account in Azurite.", repr=False)
 
     def key_file(self) -> KeyFile:
         """Return what the servers may know: digests, subjects and roles."""
@@ -81,6 +81,7 @@ def ensure_credentials(home: Path) -> Credentials:
         upload_key=known.upload_key if known else secrets.token_hex(32),
         secrets_key=(known.secrets_key if known else "") or base64.b64encode(secrets.token_bytes(32)).decode(),
         service_bus_key=(known.service_bus_key if known else "") or base64.b64encode(secrets.token_bytes(32)).decode(),
+        storage_key=(known.storage_key if known else "") or base64.b64encode(secrets.token_bytes(64)).decode(),
     )
     if credentials != known:
         write_json(credentials_path(home), credentials.model_dump(mode="json"), PRIVATE)

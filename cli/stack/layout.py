@@ -1,5 +1,6 @@
 """Which parts a local stack has, how each is started, and where everything of a home lies."""
 
+import base64
 import os
 import sys
 from collections.abc import Mapping
@@ -8,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from cli.stack import servicebus
+from cli.stack.azurite import Azurite
 from cli.stack.credentials import Credentials, keys_path
 from cli.stack.ports import HOST
 from cli.stack.processes import PartSpec
@@ -17,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
 DATABASE = "geodag"
 UPLOAD_MAX_BYTES = 50 * 1024**3
-WITHOUT_SETTINGS = frozenset({"balancer", "servicebus"})
+WITHOUT_SETTINGS = frozenset({"balancer", "servicebus", "azurite"})
 """Kinds of parts that are configured by their arguments."""
 WORKER_QUEUES = {"light": LIGHT_QUEUE, "heavy": HEAVY_QUEUE}
 
@@ -31,6 +33,13 @@ class QueueKind(StrEnum):
     SERVICEBUS = "servicebus"
 
 
+class BlobsKind(StrEnum):
+    """What holds the files of a stack."""
+
+    FOLDERS = "folders"
+    AZURITE = "azurite"
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """How many of each part, and settings by part name, by kind (`orchestrator`, `worker`, …) or for `all`."""
@@ -41,6 +50,7 @@ class Shape:
     gateway: bool = True
     serving: bool = True
     queue: QueueKind = QueueKind.POSTGRES
+    blobs: BlobsKind = BlobsKind.FOLDERS
     broker_lock_seconds: float = 60.0
     overrides: Mapping[str, Settings] = field(default_factory=dict)
 
@@ -59,8 +69,13 @@ class Shape:
     def part_names(self) -> tuple[str, ...]:
         """Return every part in the order of its start; the database is not one of them."""
         fronts = (("gateway",) if self.gateway else ()) + (("serving",) if self.serving else ())
-        peers = ("servicebus",) if self.queue is QueueKind.SERVICEBUS else ()
-        return (*peers, *self.orchestrator_names, "balancer", *fronts, *self.worker_names)
+        return (*self.peer_names, *self.orchestrator_names, "balancer", *fronts, *self.worker_names)
+
+    @property
+    def peer_names(self) -> tuple[str, ...]:
+        """Return the parts that stand in for Azure, on which all others build."""
+        broker = ("servicebus",) if self.queue is QueueKind.SERVICEBUS else ()
+        return (*broker, "azurite") if self.blobs is BlobsKind.AZURITE else broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +161,8 @@ class Plan:
     def _argv(self, kind: str) -> list[str]:
         if kind == "servicebus":
             return servicebus.argv(self.ports[kind], self.home.peer_settings, self.home.root / "servicebus.journal")
+        if kind == "azurite":
+            return self.azurite.argv()
         modules = {
             "orchestrator": "orchestrator.main",
             "worker": "worker.main",
@@ -160,6 +177,12 @@ class Plan:
                 argv += ["--upstream", self._address(name)]
         return argv
 
+    @property
+    def azurite(self) -> Azurite:
+        """Return the storage account of a stack that has one."""
+        key = base64.b64decode(self.credentials.storage_key)
+        return Azurite("geodaglocal", key, self.ports["azurite"], self.home.root / "azurite")
+
     def _address(self, name: str) -> str:
         return f"{HOST}:{self.ports[name]}"
 
@@ -167,6 +190,8 @@ class Plan:
         """Return what a part gets: an allow-list of ours, its own settings, then the overrides; nothing else."""
         inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
         environment = inherited | {"PYTHONUNBUFFERED": "1"} | self._settings(name, kind)
+        if kind == "azurite":
+            environment |= self.azurite.environment()
         for key in ("all", kind, name):
             if kind not in WITHOUT_SETTINGS:
                 environment |= self.shape.overrides.get(key, {})
@@ -201,12 +226,17 @@ class Plan:
         text = servicebus.connection_string(self.ports["servicebus"], self.credentials.service_bus_key)
         return {"SERVICE_BUS_CONNECTION_STRING": text}
 
+    def _blobs(self) -> dict[str, str]:
+        if self.shape.blobs is BlobsKind.FOLDERS:
+            return {"BLOB_ROOT": str(self.home.blobs)}
+        return {"BLOB_CONNECTION_STRING": self.azurite.connection_string}
+
     def _orchestrator(self, name: str) -> dict[str, str]:
         return {
             "ORCHESTRATOR_HOST": HOST,
             "ORCHESTRATOR_PORT": str(self.ports[name]),
             "WORKFLOWS_DIR": str(self.home.workflows),
-            "BLOB_ROOT": str(self.home.blobs),
+            **self._blobs(),
             "UPLOAD_KEY": self.credentials.upload_key,
             "SECRETS_KEY": self.credentials.secrets_key,
             "WEBHOOK_ALLOW_LOOPBACK": "true",
@@ -229,7 +259,7 @@ class Plan:
                 f"http://{self._address(one)}/api/v1/callbacks" for one in self.shape.orchestrator_names
             ),
             "WORKER_SERVICE_KEY": self.credentials.keys["worker"],
-            "BLOB_ROOT": str(self.home.blobs),
+            **self._blobs(),
         }
 
     def _gateway(self, name: str) -> dict[str, str]:
@@ -246,7 +276,7 @@ class Plan:
         return {
             "SERVING_HOST": HOST,
             "SERVING_PORT": str(self.ports[name]),
-            "BLOB_ROOT": str(self.home.blobs),
+            **self._blobs(),
             "PUBLIC_SERVING_URL": self.urls.serving,
         }
 

@@ -4,6 +4,7 @@ One process at a time supervises a home; it holds a lock that the kernel release
 next one ends what a dead supervisor left (by pid *and* start time) and goes on with the same database, ports and keys.
 """
 
+import asyncio
 import fcntl
 import os
 import signal
@@ -17,14 +18,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from cli.stack import servicebus
+from cli.stack.azurite import AzuriteMissing
 from cli.stack.cluster import LOCAL_CONFIG, Cluster
 from cli.stack.credentials import Credentials, ensure_credentials
 from cli.stack.files import PRIVATE, read_json, write_json
-from cli.stack.layout import Home, Plan, QueueKind, Shape, Urls, health_path, kind_of
+from cli.stack.layout import BlobsKind, Home, Plan, QueueKind, Shape, Urls, health_path, kind_of
 from cli.stack.ports import DEFAULT_PORTS, HOST, choose_ports
 from cli.stack.processes import ProcessId, end_stale, wait_until
 from cli.stack.servicebus import PeerMissing
 from cli.stack.supervisor import Report, Supervisor
+from repositories.blobs import make_zones
 
 START_TIMEOUT_SECONDS = 120.0
 GRACE_SECONDS = 10.0
@@ -128,7 +131,7 @@ class Stack:
             self._prepare()
             self._start_database()
             self._start_parts(timeout_seconds)
-        except PeerMissing as error:
+        except (AzuriteMissing, PeerMissing) as error:
             self.stop()
             raise StackError(str(error)) from error
         except BaseException:
@@ -146,7 +149,8 @@ class Stack:
             self._write_state("stopping")
         if self._supervisor is not None:
             # Workers report to orchestrators when they drain, and give messages back.
-            self._supervisor.stop({*self.shape.orchestrator_names, "balancer", "servicebus"}, GRACE_SECONDS)
+            last = {*self.shape.orchestrator_names, "balancer", *self.shape.peer_names}
+            self._supervisor.stop(last, GRACE_SECONDS)
         if self._cluster is not None:
             self._report("postgres", "stopping")
             self._cluster.stop()
@@ -202,7 +206,9 @@ class Stack:
         if self.supervisor.pid(name) is None:
             return False
         port = self.plan.ports[name]
-        return listens(port) if name == "servicebus" else answers(f"http://{HOST}:{port}{health_path(kind_of(name))}")
+        if name in self.shape.peer_names:
+            return listens(port)
+        return answers(f"http://{HOST}:{port}{health_path(kind_of(name))}")
 
     def acquire(self) -> None:
         """Become the one process that may touch this home, or raise AlreadyRunning."""
@@ -250,8 +256,15 @@ class Stack:
 
     def _start_parts(self, timeout_seconds: float) -> None:
         self._supervisor = Supervisor(self.shape.part_names, self.plan.spec, self._report, self._mend_database)
+        self._supervisor.start(self.shape.peer_names)
+        if self.shape.peer_names:
+            self.wait_ready(timeout_seconds, self.shape.peer_names)
+        if self.shape.blobs is BlobsKind.AZURITE:
+            asyncio.run(make_zones(self.plan.azurite.connection_string))
         # Workers have nothing to do but to complain before an orchestrator answers.
-        self._supervisor.start([name for name in self.shape.part_names if name not in self.shape.worker_names])
+        for name in self.shape.part_names:
+            if name not in self.shape.worker_names:
+                self._supervisor.start_part(name)
         self.wait_ready(timeout_seconds, self.shape.orchestrator_names)
         for name in self.shape.worker_names:
             self._supervisor.start_part(name)

@@ -11,7 +11,7 @@ import pytest
 from cli.stack.cluster import LOCAL_CONFIG
 from cli.stack.layout import REPOSITORY, Shape
 from cli.stack.stack import Stack
-from tests.acceptance.platform import QUEUE, Platform
+from tests.acceptance.platform import BLOBS, QUEUE, Platform
 from tests.support import spec_workflows
 
 LEASE_SECONDS = 6.0
@@ -58,7 +58,7 @@ def platform(home: Path) -> Iterator[Platform]:
         "SOURCE_ALLOW_LOOPBACK": "true",
     }
     overrides = {"orchestrator": orchestrator, "worker": worker}
-    shape = Shape(light=2, heavy=2, queue=QUEUE, overrides=overrides)
+    shape = Shape(light=2, heavy=2, queue=QUEUE, blobs=BLOBS, overrides=overrides)
     stack = Stack(home / "stack", ports={}, shape=shape, database_config=DATABASE)
     stack.start()
     yield Platform(stack, journal)

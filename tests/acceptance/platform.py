@@ -1,5 +1,6 @@
 """The running platform as a test sees it: real processes, HTTP from outside, and the database for its verdicts."""
 
+import asyncio
 import json
 import os
 import urllib.error
@@ -15,13 +16,16 @@ import psycopg
 from psycopg.rows import dict_row
 
 from cli.stack.cluster import Cluster
-from cli.stack.layout import QueueKind
+from cli.stack.layout import BlobsKind, QueueKind
 from cli.stack.stack import Stack
 from core.identity import CALLER_HEADER, SERVICE_HEADER
+from tests.support import azurite_server
 from tests.support.waiting import wait_until
 
 QUEUE = QueueKind(os.environ.get("GEODAG_QUEUE", QueueKind.POSTGRES))
 """What carries the tasks in this pass; `geodag up` reads the same variable."""
+BLOBS = BlobsKind(os.environ.get("GEODAG_BLOBS", BlobsKind.FOLDERS))
+"""What holds the files in this pass."""
 Json = dict[str, Any]
 FINAL_STATES = {"completed", "failed", "cancelled"}
 BUSINESS_TABLES = (
@@ -217,8 +221,20 @@ class Platform:
         """Return how many rows each table has and which blobs exist."""
         with self.connection() as conn:
             counts = {table: _count(conn, table) for table in BUSINESS_TABLES}
+        return {**counts, "blobs": self.blob_names()}
+
+    def blob_names(self) -> list[str]:
+        """Return every blob there is, as container/name."""
+        if BLOBS is BlobsKind.AZURITE:
+            return asyncio.run(azurite_server.names(self.stack.plan.azurite))
         blobs = self.stack.home.blobs
-        return {**counts, "blobs": sorted(str(path.relative_to(blobs)) for path in blobs.rglob("*") if path.is_file())}
+        return sorted(str(path.relative_to(blobs)) for path in blobs.rglob("*") if path.is_file())
+
+    def blob(self, path: str, scratch: Path) -> Path:
+        """Return a blob as a local file."""
+        if BLOBS is BlobsKind.FOLDERS:
+            return self.stack.home.blobs / path
+        return asyncio.run(azurite_server.fetched(self.stack.plan.azurite, path, scratch))
 
     def worker_of(self, request_id: str, node_id: str) -> str | None:
         """Return the part that holds the lease of a request's node right now."""

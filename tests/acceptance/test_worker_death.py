@@ -51,7 +51,7 @@ def version_row(platform: Platform, asset_id: str) -> Json:
 def check_result(platform: Platform, accepted: Json) -> Json:
     """Check the pixels of the stored COG against those that were submitted; return the version."""
     version = version_row(platform, accepted["asset_id"])
-    path = platform.stack.home.blobs / version["blob_path"]
+    path = platform.blob(version["blob_path"], platform.stack.home.root)
     assert hashlib.sha256(path.read_bytes()).hexdigest() == version["blob_sha256"]
     with rasterio.open(path) as dataset:
         np.testing.assert_array_equal(dataset.read(), noise(SIZE))

@@ -1,5 +1,6 @@
 """Azurite as tests run it: a real server on a free port, in memory, with a key of its own."""
 
+import asyncio
 import os
 import secrets
 import socket
@@ -44,13 +45,34 @@ def listens(port: int) -> bool:
     return True
 
 
+async def names(azurite: Azurite) -> list[str]:
+    """Return every blob of the zones, as container/name."""
+    found = []
+    async with _service(azurite) as service:
+        for zone in CONTAINERS:
+            found += [f"{zone}/{name}" async for name in service.get_container_client(zone).list_blob_names()]
+    return sorted(found)
+
+
+async def fetched(azurite: Azurite, path: str, scratch: Path) -> Path:
+    """Return a local copy of a blob."""
+    container, _, name = path.partition("/")
+    target = scratch / f"fetched-{secrets.token_hex(8)}{Path(name).suffix}"
+    async with _service(azurite) as service:
+        content = await (await service.get_blob_client(container, name).download_blob()).readall()
+    await asyncio.to_thread(target.write_bytes, content)
+    return target
+
+
+def _service(azurite: Azurite) -> BlobServiceClient:
+    ca = None if azurite.certificate is None else str(azurite.certificate)
+    return BlobServiceClient.from_connection_string(azurite.connection_string, connection_verify=ca or True)
+
+
 @asynccontextmanager
 async def emptied(azurite: Azurite) -> AsyncIterator[None]:
     """Make the containers of the zones where they are missing; at the end of the block they hold nothing."""
-    ca = None if azurite.certificate is None else str(azurite.certificate)
-    async with BlobServiceClient.from_connection_string(
-        azurite.connection_string, connection_verify=ca or True
-    ) as service:
+    async with _service(azurite) as service:
         there = [found.name async for found in service.list_containers()]
         for name in CONTAINERS.difference(there):
             await service.create_container(name)
