@@ -19,6 +19,13 @@ def pytest_configure(config: pytest.Config) -> None:
     shared_folder(config)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of a module that share something standing one after the other, before the rest."""
+    first: dict[str, int] = {}
+    order = {item.nodeid: first.setdefault(item.nodeid.partition("::")[0], at) for at, item in enumerate(items)}
+    items.sort(key=lambda item: (order[item.nodeid], "standing" not in getattr(item, "fixturenames", ())))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell an xdist worker the folder; the cluster in it is shared."""

@@ -13,7 +13,15 @@ from tests.support.waiting import await_until
 @contextlib.asynccontextmanager
 async def serve(app: Any) -> AsyncIterator[str]:
     """Run the application; gives its base URL."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, ws="none", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_config=None,
+        ws="none",
+        timeout_keep_alive=75,  # as in production; a loop that several tests share stands still between them
+        timeout_graceful_shutdown=1,
+    )
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
 

@@ -1,6 +1,5 @@
 """A real orchestrator on a free port, served by the test's own event loop."""
 
-import asyncio
 import base64
 import contextlib
 import hashlib
@@ -13,7 +12,6 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
-import uvicorn
 from pydantic import SecretStr
 
 from orchestrator.app import create_app
@@ -23,6 +21,7 @@ from repositories.database import AsyncPool
 from tests.support.databases import PASSWORDS, Database
 from tests.support.doors import KEYS, Door
 from tests.support.engine import WORKFLOWS, Engine
+from tests.support.serving_http import serve
 from tests.support.waiting import await_until
 
 StartOrchestrator = Callable[..., AbstractAsyncContextManager[Door]]
@@ -84,20 +83,11 @@ def settings(database: Database, keys_file: Path, tmp_path: Path) -> Orchestrato
 async def orchestrator(settings: OrchestratorSettings, *, wait_ready: bool = True) -> AsyncIterator[Door]:
     """Run an orchestrator in this loop."""
     app = create_app(settings)
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, ws="none", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    task = asyncio.create_task(server.serve())
-    await await_until(lambda: _is(server.started), "the server started")
-    port = server.servers[0].sockets[0].getsockname()[1]
-    async with aiohttp.ClientSession() as session:
-        door = Door(session, f"http://127.0.0.1:{port}", app.state.context)
+    async with serve(app) as base, aiohttp.ClientSession() as session:
+        door = Door(session, base, app.state.context)
         if wait_ready:
             await await_until(lambda: _ready(door), "ready")
-        try:
-            yield door
-        finally:
-            server.should_exit = True
-            await task
+        yield door
 
 
 @pytest.fixture
@@ -123,10 +113,6 @@ async def door(start: StartOrchestrator) -> AsyncIterator[Door]:
     """Return one running orchestrator."""
     async with start() as door:
         yield door
-
-
-async def _is(value: bool) -> bool:
-    return value
 
 
 async def _ready(door: Door) -> bool:
