@@ -13,12 +13,17 @@ class TilingSchemeParams(Params):
     options: RasterOptions = RasterOptions()
     tile_pixels: int | None = Field(default=None, ge=512, le=16384, multiple_of=512, description="Side of a tile.")
     tile_size_mb: float | None = Field(default=None, gt=0, le=1000, description="Decoded; wins over tile_pixels.")
+    output_prefix: str | None = Field(
+        default=None, description="Where what had to be unpacked goes; left out, each tile unpacks it again."
+    )
 
 
 class TilingSchemeOutput(Output):
     grid: dict[str, Any] = Field(description="crs_wkt, transform, width, height, tile_pixels, reduction.")
     tile_list: list[dict[str, Any]] = Field(description="row, column, window of each tile.")
     tile_count: int
+    unpacked: str | None = Field(default=None, description="The raster that came out of an archive, for tiles to read.")
+    raster: dict[str, Any] = Field(description="`raster` of raster.validate, as tiles need it then.")
 
 
 class ProcessTileParams(Params):

@@ -39,10 +39,14 @@ CACHE_BYTES: Final = 96 * gdal.MEBIBYTE
 """Of blocks; what one tile needs and no more, so that a process stays below 400 MB."""
 COARSE: Final = "coarse.tif"
 TALLIES: Final = "tallies.npz"
+UNPACKED: Final = "source.tif"
 
 
 def tiling_scheme(ctx: ProcessContext, params: TilingSchemeParams) -> Outcome:
     """Return the grid of a raster's output and its tiles; no pixel is read.
+
+    What had to leave an archive is kept for the tiles, so that they need not unpack it again and again; not so where
+    sidecars say what it is.
 
     Raises:
         DataError: the target CRS cannot show the raster.
@@ -53,8 +57,13 @@ def tiling_scheme(ctx: ProcessContext, params: TilingSchemeParams) -> Outcome:
         placed = (_placed(ctx, path, page, facts, plan, Window(0, 0, 1, 1)), None) if moved else (path, page)
         with gdal.environment(CACHE_BYTES), gdal.open_geotiff(*placed) as src:
             grid = make_grid(src, facts, plan, params.tile_pixels, params.tile_size_mb)
+        keep = params.output_prefix is not None and path != Path(params.source) and not facts.sidecars
+        if keep:
+            path.rename(ctx.out_dir / UNPACKED)
     tiles = [tile.model_dump(mode="json") for tile in grid.tiles()]
-    return Outcome({"grid": grid.model_dump(mode="json"), "tile_list": tiles, "tile_count": len(tiles)})
+    raster = params.raster | {"member": None} if keep else params.raster
+    output = {"grid": grid.model_dump(mode="json"), "tile_list": tiles, "tile_count": len(tiles), "raster": raster}
+    return Outcome(output, files={"unpacked": UNPACKED} if keep else {})
 
 
 def process_tile(ctx: ProcessContext, params: ProcessTileParams) -> Outcome:

@@ -33,12 +33,19 @@ def run(ingest: Workflow, route: str, inputs: dict[str, Any], **tasks: Any) -> R
     made = {"blob_path": "silver/a/cog.tif"}
     register = {"route": "{{ params.tiles is none }}", "blob_path": "x", "sha256": "x", "size_bytes": 1}
     named = ("stac_item_id", "stac_collection_id", "stac_item", "render", "report", "tiles_path")
-    tile = {"tile": {}, "blob_path": "x", "sha256": "x", "size_bytes": 1, "coarse_path": "x", "tallies_path": "x"}
+    tile = {
+        "tile": {},
+        "blob_path": "{{ params.source }}",
+        "sha256": "x",
+        "size_bytes": 1,
+        "coarse_path": "x",
+        "tallies_path": "x",
+    }
     supposed = {
         "raster.process_tile": {"output": tile},
         "validate": {"output": found},
         "create_cog": {"output": made},
-        "make_tiles": {"output": {"grid": {}, "tile_list": [{"row": 0}, {"row": 1}], "tile_count": 2}},
+        "make_tiles": {"output": {"grid": {}, "tile_list": [{"row": 0}, {"row": 1}], "tile_count": 2, "raster": {}}},
         "finalize": {"output": register | dict.fromkeys(named, "x")},
     }
     scenario = {"inputs": INPUTS | inputs, "tasks": supposed | tasks}
@@ -72,3 +79,11 @@ def test_nothing_is_registered_when_a_part_of_it_failed(ingest: Workflow, route:
     handler = "raster.process_tile" if node == "tiles" else node
     result = run(ingest, route, {}, **{handler: {"error": {"code": "BROKEN"}}})
     assert (result.job.status, str(result.nodes["finalize"].status)) == (JobStatus.FAILED, "SKIPPED")
+
+
+def test_tiles_read_what_left_an_archive(ingest: Workflow) -> None:
+    made = {"grid": {}, "tile_list": [{"row": 0}], "tile_count": 1, "raster": {}}
+    for unpacked, read in ((None, "bronze/a"), ("silver/a/t/source.tif", "silver/a/t/source.tif")):
+        result = run(ingest, "tiled", {}, make_tiles={"output": made | {"unpacked": unpacked}})
+        output: Any = result.nodes["merge"].output
+        assert [tile["blob_path"] for tile in output["results"]] == [read]

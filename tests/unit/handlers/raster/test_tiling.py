@@ -1,6 +1,7 @@
 """Tiles have the pixels of the COG of the whole, at seams too, whatever has to happen to the raster first."""
 
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -188,6 +189,26 @@ def approx(render: dict[str, Any], bins: int) -> dict[str, Any]:
     if ranges is None:
         return render
     return render | {"rescale": [pytest.approx(pair, abs=bins * 3 * (pair[1] - pair[0]) / BINS) for pair in ranges]}
+
+
+def test_an_archive_is_unpacked_once_for_all_its_tiles(raster: RasterPath) -> None:
+    source = raster.write(pattern(HEIGHT, WIDTH, "int16"))
+    packed = source.with_name("packed.zip")
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(source, "in/dem.tif")
+    facts = raster.make(packed).facts
+    assert facts["member"] == "in/dem.tif"
+    context, settings = raster.context(), {"tile_pixels": 512, "output_prefix": "silver/a/0/r1"}
+    outcome = tiling_scheme(context, TilingSchemeParams(source=str(packed), raster=facts, **settings))
+    assert isinstance(outcome.output, dict)
+    unpacked = context.out_dir / outcome.files["unpacked"]
+    assert unpacked.read_bytes() == source.read_bytes()
+    assert [path.name for path in context.scratch.iterdir()] == ["out"]
+    again = tiled(raster, packed, facts)
+    made = tiled(raster, unpacked, outcome.output["raster"])
+    assert [tile["sha256"] for tile in made.tiles] == [tile["sha256"] for tile in again.tiles]
+    plain = TilingSchemeParams(source=str(source), raster=raster.make(source).facts, **settings)
+    assert tiling_scheme(raster.context(), plain).files == {}, "nothing had to be unpacked"
 
 
 def test_tiles_that_leave_a_hole_are_refused(raster: RasterPath) -> None:
