@@ -1,5 +1,7 @@
 """How GDAL is started and how files are opened with it: only TIFF, only local files, nothing beside them.
 
+The one exception are messages of GRIB, each in a file of its own (`handlers.raster.grib`).
+
 Every other driver stays unused because each open names its driver; a worker's subprocess does not even register those
 that can point at other files or addresses (`handlers.raster.drivers`).
 """
