@@ -34,6 +34,14 @@ async def test_an_offer_is_filled_once_and_the_rest_goes_to_the_queue(engine: En
     assert len(await engine.messages()) == 3
 
 
+async def test_those_who_wait_are_served_in_turns(engine: Engine, worker: HandWorker) -> None:
+    offers = [engine.offers.open(worker.wish(9)), engine.offers.open(worker.wish(1))]
+    async with engine.offers.transaction(engine.pool) as (conn, lent):
+        await engine.jobs.create_many(conn, [await order(engine) for _ in range(4)], lent)
+    assert [len(await offer.granted) for offer in offers] == [3, 1]
+    assert await engine.messages() == []
+
+
 async def test_older_messages_go_first(engine: Engine, worker: HandWorker) -> None:
     await engine.create("echo_test")
     offer = engine.offers.open(worker.wish(9))

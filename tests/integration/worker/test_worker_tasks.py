@@ -50,6 +50,15 @@ async def test_tasks_that_come_with_an_answer_run_without_a_message_or_a_claim(d
     assert max(call.free.slots for call in peer.exchanges) > 1
 
 
+async def test_tasks_that_came_with_an_answer_keep_no_message_waiting(dispatch: Dispatcher) -> None:
+    dispatch.orchestrator.next = [task(f"job_long_{number}", "sleep", {"seconds": 600}) for number in range(4)]
+    async with running(worker_credit=8, worker_slots_inline=1):
+        await dispatch.until(lambda: not dispatch.orchestrator.next, "they run")
+        for number in range(2):
+            await dispatch(f"job_short_{number}", "echo")
+            await dispatch.result(f"job_short_{number}")
+
+
 async def test_an_answer_brings_nothing_that_is_not_asked_for(dispatch: Dispatcher) -> None:
     """A task of a kind that needs more than a slot in the event loop is left to its lease; the next ones run."""
     peer = dispatch.orchestrator
