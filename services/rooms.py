@@ -28,6 +28,8 @@ from services.claims import ClaimService, Free
 from services.work import Connection
 
 Task = tuple[Attempt, TaskMessage]
+MOST_TAKEN = 512
+"""Messages that one transaction reads at most; many may be of a kind that is not for an answer."""
 KEPT = frozenset({ClaimOutcome.NO_FIT, ClaimOutcome.UNKNOWN})
 """Answers after which a message stays in the queue, for whoever receives it."""
 
@@ -57,7 +59,8 @@ class Room:
         attempt, message = task
         if attempt.queue != self.request.worker.queue or attempt.attempt > 0 or not is_small(message):
             return None
-        if self.free.slots <= len(self.taken) or self.free.take(attempt) is not None:
+        older_left = len(self.taken) >= min(self.free.slots, MOST_TAKEN)
+        if older_left or self.free.take(attempt) is not None:
             return None
         seconds = attempt.heartbeat_timeout_seconds or self.lease_seconds
         answer = ClaimAnswer(
@@ -127,7 +130,7 @@ class RoomService:
 
     async def take(self, conn: Connection, room: Room) -> Taken:
         """Ask for the oldest messages that a worker has room for; they stay locked and in the queue."""
-        return await self._queue.take(conn, room.request.worker.queue, room.free.slots)
+        return await self._queue.take(conn, room.request.worker.queue, min(room.free.slots, MOST_TAKEN))
 
     async def claim(self, conn: Connection, room: Room) -> None:
         """Claim what was taken; a message goes with its claim, whatever the answer, unless that says to keep it."""

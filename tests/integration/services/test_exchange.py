@@ -1,5 +1,7 @@
 """Results in, tasks out: leased in the transaction of the results, older ones first, each as fenced as by a claim."""
 
+import pytest
+
 from core.models.engine import Attempt
 from core.payloads import PayloadRef
 from core.wire import Capacity, ExchangeRequest
@@ -49,6 +51,19 @@ async def test_room_for_both_takes_both(engine: Engine, worker: HandWorker) -> N
     waiting = await engine.message(await engine.create("echo_test"))
     _, grants = await worker.exchange(completed(first), slots=2)
     assert {grant.message.node_id for grant in grants} == {waiting.node_id, "step_2"}
+
+
+async def test_while_older_ones_may_be_left_nothing_new_is_leased(
+    engine: Engine, worker: HandWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.rooms.MOST_TAKEN", 1)
+    first = await engine.message(await engine.create("chain_10"))
+    await worker.claim(first)
+    await engine.query("DELETE FROM dagqueue.messages")
+    waiting = await engine.message(await engine.create("echo_test"))
+    _, (grant,) = await worker.exchange(completed(first), slots=9)
+    assert grant.message == waiting
+    assert [message.node_id for message in await engine.messages()] == ["step_2"]
 
 
 async def test_who_has_no_room_or_leaves_is_given_nothing(engine: Engine, worker: HandWorker) -> None:
