@@ -13,6 +13,7 @@ from tests.peers.servicebus.performatives import (
     SASL_HEADER,
     Attach,
     Begin,
+    Detach,
     Flow,
     Open,
     Performative,
@@ -124,6 +125,8 @@ class Wire(asyncio.Transport):
         request = compose(properties=[ULong(7)], application=said, value=value)
         self.say(Transfer(9, 100, b"ask", 0, settled=False, payload=request))
         [answer] = [frame for frame in self.hear() if isinstance(frame, Transfer) and frame.handle == 8]
+        self.say(Detach(8, closed=True), Detach(9, closed=True))
+        self.hear()
         return parse(answer.payload)
 
 

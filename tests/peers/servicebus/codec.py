@@ -112,8 +112,8 @@ def _decode_rare(code: int, data: bytes, pos: int, depth: int) -> tuple[Any, int
     if depth >= MAX_DEPTH:
         raise DecodeError(f"values lie more than {MAX_DEPTH} deep in each other")
     if code == 0x00:
-        descriptor, pos = decode(data, pos, depth + 1)
-        value, pos = decode(data, pos, depth + 1)
+        descriptor, pos = _decode(data[pos], data, pos + 1, depth + 1)
+        value, pos = _decode(data[pos], data, pos + 1, depth + 1)
         return Described(descriptor, value), pos
     if code == 0x45:
         return [], pos
@@ -155,7 +155,7 @@ def _decode_compound(code: int, data: bytes, pos: int, depth: int) -> tuple[Any,
     end, count, pos = _sizes(1 if code < 0xD0 else 4, data, pos)
     values = []
     for _ in range(count):
-        value, pos = decode(data, pos, depth + 1)
+        value, pos = _decode(data[pos], data, pos + 1, depth + 1)
         values.append(value)
     if pos != end:
         raise DecodeError(f"the items end at byte {pos}, their list at byte {end}")
@@ -192,10 +192,9 @@ def encode(value: Any) -> bytes:
 def encode_into(value: Any, out: bytearray) -> None:
     """Append the bytes of a value."""
     try:
-        encoder = _ENCODERS[type(value)]
-    except KeyError:
-        raise TypeError(f"{type(value).__name__} has no AMQP type") from None
-    encoder(value, out)
+        ENCODERS[type(value)](value, out)
+    except KeyError as problem:
+        raise TypeError(f"{problem} has no AMQP type") from None
 
 
 def _number(code: int) -> Encoder:
@@ -264,11 +263,12 @@ def _write_decimal(value: Decimal, out: bytearray) -> None:
 
 def _write_described(value: Described, out: bytearray) -> None:
     out.append(0x00)
-    encode_into(value.descriptor, out)
-    encode_into(value.value, out)
+    ENCODERS[type(value.descriptor)](value.descriptor, out)
+    ENCODERS[type(value.value)](value.value, out)
 
 
-def _compound(short: int, count: int, body: bytearray, out: bytearray) -> None:
+def write_compound(short: int, count: int, body: bytearray, out: bytearray) -> None:
+    """Append a list (0xC0) or map (0xC1) whose items are encoded already."""
     if len(body) < 255 and count <= 255:
         out += bytes((short, len(body) + 1, count))
     else:
@@ -283,16 +283,16 @@ def _write_list(value: list[Any], out: bytearray) -> None:
         return
     body = bytearray()
     for item in value:
-        encode_into(item, body)
-    _compound(0xC0, len(value), body, out)
+        ENCODERS[type(item)](item, body)
+    write_compound(0xC0, len(value), body, out)
 
 
 def _write_map(value: dict[Any, Any], out: bytearray) -> None:
     body = bytearray()
     for key, item in value.items():
-        encode_into(key, body)
-        encode_into(item, body)
-    _compound(0xC1, 2 * len(value), body, out)
+        ENCODERS[type(key)](key, body)
+        ENCODERS[type(item)](item, body)
+    write_compound(0xC1, 2 * len(value), body, out)
 
 
 def _write_array(value: Array, out: bytearray) -> None:
@@ -316,7 +316,7 @@ def _write_array(value: Array, out: bytearray) -> None:
 
 
 _WIDE: Final[dict[type, Encoder]] = {kind: _number(code) for code, (_, kind) in _FIXED.items()}
-_ENCODERS: Final[dict[type, Encoder]] = _WIDE | {
+ENCODERS: Final[dict[type, Encoder]] = _WIDE | {
     type(None): _write_none,
     bool: _write_bool,
     UInt: _short_number(0x70, 0x52, 0x43, 0, 255),

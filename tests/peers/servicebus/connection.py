@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import Final, Protocol
 from uuid import UUID, uuid4
@@ -32,6 +33,8 @@ from tests.peers.servicebus.types import DecodeError
 _LOG: Final = logging.getLogger(__name__)
 MAX_FRAME_BYTES: Final = 65536
 MIN_FRAME_BYTES: Final = 512
+EXPIRY_MARGIN_SECONDS: Final = 0.05
+"""Timers of the loop and the clock are not the same to the millisecond."""
 FRAMING_ERROR: Final = "amqp:connection:framing-error"
 MECHANISMS: Final = ("ANONYMOUS", "MSSBCBS", "PLAIN", "EXTERNAL")
 
@@ -65,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._sessions: dict[int, Session] = {}
         self._heartbeat: asyncio.TimerHandle | None = None
         self._reaper: asyncio.TimerHandle | None = None
+        self._expiries: list[asyncio.TimerHandle] = []
 
     # asyncio's side
 
@@ -80,7 +84,7 @@ class Connection(asyncio.Protocol):
         del exc
         self._transport = None
         self.peer.connections.discard(self)
-        for timer in (self._heartbeat, self._reaper):
+        for timer in (self._heartbeat, self._reaper, *self._expiries):
             if timer is not None:
                 timer.cancel()
         for session in self._sessions.values():
@@ -180,7 +184,7 @@ class Connection(asyncio.Protocol):
             grant = self.peer.gatekeeper.admit_password(name.decode("utf-8", "replace"), key.decode("utf-8", "replace"))
         except BrokerError:
             return 1
-        self.grants[""] = grant
+        self.admit(grant)
         return 0
 
     def _on_open(self, opened: Open) -> None:
@@ -217,6 +221,13 @@ class Connection(asyncio.Protocol):
         raise BrokerError(
             UNAUTHORIZED, f"Unauthorized access. '{claim}' claim(s) are required to perform this operation."
         )
+
+    def admit(self, grant: Grant) -> None:
+        """Let a token open what it opens until it expires; then its links are detached."""
+        self.grants[grant.path] = grant
+        left = grant.expires_at - self.peer.broker.clock.now()
+        if left < math.inf:
+            self._expiries.append(self._loop.call_later(left + EXPIRY_MARGIN_SECONDS, self.check_grants))
 
     def check_grants(self) -> None:
         """Detach the links whose tokens have expired."""

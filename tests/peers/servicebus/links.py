@@ -189,7 +189,7 @@ class OutLink(Link):
             return
         if self._credit == 0:  # a delayed message, and others took its place
             if token is not None:
-                self.queue.expire(token, self.session.peer.broker.clock.now())
+                self.session.connection.expire(self.path, (token,))
             return
         self._credit -= 1
         self._sent = (self._sent + 1) % 2**32

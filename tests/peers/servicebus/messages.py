@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from tests.peers.servicebus.codec import decode, encode
-from tests.peers.servicebus.types import DecodeError, Described, Symbol, Timestamp, UInt, ULong
+from tests.peers.servicebus.codec import decode, encode_into
+from tests.peers.servicebus.types import DecodeError, Described, Symbol, Timestamp, UInt
 
 BATCH_FORMAT: Final = 0x80013700
 """Message format of a batch: its data sections each hold one encoded message."""
@@ -26,6 +26,7 @@ _VALUE: Final = 0x77
 _FOOTER: Final = 0x78
 _SECTIONS: Final = frozenset(range(_HEADER, _FOOTER + 1))
 
+_LOCK_TOKEN: Final = Symbol("x-opt-lock-token")
 SCHEDULED_TIME: Final = Symbol("x-opt-scheduled-enqueue-time")
 _BROKERS_OWN: Final = frozenset(
     {
@@ -133,22 +134,27 @@ def render(
     """Return the payload that carries a message out, with what the broker says about it."""
     header = envelope.header
     durable, priority, ttl = (*header[:3], None, None, None)[:3]
-    out = bytearray(_section(_HEADER, [durable, priority, ttl, None, UInt(delivery_count)]))
+    out = bytearray()
+    _section(_HEADER, [durable, priority, ttl, None, UInt(delivery_count)], out)
     if token is not None:
-        out += _section(_DELIVERY_ANNOTATIONS, {Symbol("x-opt-lock-token"): token})
+        _section(_DELIVERY_ANNOTATIONS, {_LOCK_TOKEN: token}, out)
     said = envelope.annotations | {Symbol(name): value for name, value in (annotations or {}).items()}
     if said:
-        out += _section(_MESSAGE_ANNOTATIONS, said)
+        _section(_MESSAGE_ANNOTATIONS, said, out)
     if envelope.properties:
-        out += _section(_PROPERTIES, envelope.properties)
+        _section(_PROPERTIES, envelope.properties, out)
     if envelope.application:
-        out += _section(_APPLICATION_PROPERTIES, envelope.application)
+        _section(_APPLICATION_PROPERTIES, envelope.application, out)
     return bytes(out) + envelope.body
 
 
 def compose(*, properties: list[Any], application: dict[str, Any], value: Any) -> bytes:
     """Return the payload of a message of the broker's own, an answer to a request."""
-    return _section(_PROPERTIES, properties) + _section(_APPLICATION_PROPERTIES, application) + _section(_VALUE, value)
+    out = bytearray()
+    _section(_PROPERTIES, properties, out)
+    _section(_APPLICATION_PROPERTIES, application, out)
+    _section(_VALUE, value, out)
+    return bytes(out)
 
 
 def body_value(envelope: Envelope) -> Any:
@@ -164,5 +170,6 @@ def milliseconds(at: float) -> Timestamp:
     return Timestamp(round(at * 1000))
 
 
-def _section(code: int, value: Any) -> bytes:
-    return encode(Described(ULong(code), value))
+def _section(code: int, value: Any, out: bytearray) -> None:
+    out += bytes((0x00, 0x53, code))
+    encode_into(value, out)

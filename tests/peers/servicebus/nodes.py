@@ -84,7 +84,7 @@ class RequestLink(Inbound):
         def effect() -> Callable[[], None]:
             now = self.session.peer.broker.clock.now()
             grant = self.session.peer.gatekeeper.admit(_text(body), audience, now)
-            connection.grants[grant.path] = grant
+            connection.admit(grant)
             return lambda: answer(202, "Accepted")
 
         def refuse(problem: BrokerError) -> None:

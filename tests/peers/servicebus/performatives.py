@@ -7,7 +7,7 @@ Source: OASIS AMQP 1.0, parts 2 and 5.
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from tests.peers.servicebus.codec import decode, encode_into
+from tests.peers.servicebus.codec import ENCODERS, decode, encode_into, write_compound
 from tests.peers.servicebus.types import Array, DecodeError, Described, Symbol, UByte, UInt, ULong, UShort
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
@@ -212,7 +212,11 @@ _KINDS: Final[dict[int, type[Performative]]] = {
         *(SaslMechanisms, SaslInit, SaslOutcome),
     )
 }
-_WRAPPED: Final = frozenset({UByte, UShort, UInt, ULong, Symbol})
+_FIELDS: Final = {
+    kind: tuple((name, ENCODERS.get(wire, encode_into)) for wire, name in zip(kind.WIRE, kind.__slots__, strict=False))
+    for kind in _KINDS.values()
+}
+"""How each field is written: a field of one type goes straight to its encoder."""
 
 
 def encode_frame(channel: int, performative: Performative | None) -> bytes:
@@ -221,21 +225,27 @@ def encode_frame(channel: int, performative: Performative | None) -> bytes:
     out[4] = 2
     kind = AMQP_FRAME
     if performative is not None:
-        kind = SASL_FRAME if performative.CODE >= 0x40 else AMQP_FRAME
-        out += b"\x00\x53"
-        out.append(performative.CODE)
-        names = performative.__slots__
-        fields = []
-        for wire, name in zip(performative.WIRE, names, strict=False):
-            value = getattr(performative, name)
-            fields.append(wire(value) if value is not None and wire in _WRAPPED else value)
-        encode_into(fields, out)
+        kind = SASL_FRAME if performative.CODE >= SaslMechanisms.CODE else AMQP_FRAME
+        out += bytes((0x00, 0x53, performative.CODE))
+        _encode_fields(performative, out)
         if isinstance(performative, Transfer):
             out += performative.payload
     out[5] = kind
     out[6:8] = channel.to_bytes(2, "big")
     out[0:4] = len(out).to_bytes(4, "big")
     return bytes(out)
+
+
+def _encode_fields(performative: Performative, out: bytearray) -> None:
+    """Append the list of all fields; longer ones than a byte can count are rare but happen (errors, filters)."""
+    body = bytearray()
+    for name, encoder in _FIELDS[type(performative)]:
+        value = getattr(performative, name)
+        if value is None:
+            body.append(0x40)
+        else:
+            encoder(value, body)
+    write_compound(0xC0, len(performative.WIRE), body, out)
 
 
 def decode_frame(frame: bytes) -> tuple[int, Performative | None]:

@@ -121,6 +121,8 @@ class Session:
 
     def _attach(self, attach: Attach) -> None:
         """Make a link; the peer uses the client's handle for its own end too."""
+        if attach.handle in self._links:
+            raise BrokerError("amqp:session:handle-in-use", f"the handle {attach.handle} is that of another link")
         self._left.discard(attach.handle)
         terminus = attach.source if attach.role else attach.target
         address = _address(terminus)
@@ -235,12 +237,12 @@ class Session:
     def _dispose(self, disposition: Disposition) -> None:
         if not disposition.role:
             return
-        last = disposition.first if disposition.last is None else disposition.last
-        for delivery_id in [known for known in self._deliveries if disposition.first <= known <= last]:
-            if disposition.state is None and not disposition.settled:
-                continue
-            delivery = self._deliveries.pop(delivery_id)
-            if delivery.link.keeps:
+        if disposition.state is None and not disposition.settled:
+            return
+        first, last = disposition.first, disposition.first if disposition.last is None else disposition.last
+        told = (first,) if first == last else [known for known in self._deliveries if first <= known <= last]
+        for delivery_id in told:
+            if (delivery := self._deliveries.pop(delivery_id, None)) is not None:
                 settle(self, delivery.link, delivery_id, delivery.tag, disposition)
 
     def confirm(self, delivery_id: int, state: Described) -> None:

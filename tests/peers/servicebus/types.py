@@ -67,7 +67,7 @@ class Decimal:
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Described:
     """A value and the descriptor that says what it means."""
 

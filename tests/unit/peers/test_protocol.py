@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.peers.servicebus.auth import Claim, SharedKey
+from tests.peers.servicebus.auth import ALL, Claim, Grant, SharedKey
 from tests.peers.servicebus.codec import encode
 from tests.peers.servicebus.faults import Action, Fault, Step
 from tests.peers.servicebus.messages import BATCH_FORMAT, body_value, parse
@@ -280,12 +280,36 @@ async def test_a_request_that_makes_no_sense_is_told_so(wire: Wire, operation: s
 async def test_expired_tokens_take_their_links_with_them(peer: Peer) -> None:
     wire = Wire(peer)
     wire.open_as_owner()
-    wire.connection.grants[""] = wire.connection.grants[""].__class__("", frozenset(Claim), peer.clock.now() + 60)
+    wire.connection.admit(Grant("", ALL, peer.clock.now() + 60))
     wire.receive_from("work")
     peer.advance(59)
     assert not [frame for frame in wire.hear() if isinstance(frame, Detach)]
     peer.advance(2)
     assert _condition(wire.hear_one(Detach)) == "amqp:unauthorized-access"
+
+
+async def test_a_token_expires_by_itself_and_a_renewed_one_lasts(peer: Peer) -> None:
+    wire = Wire(peer)
+    wire.open()
+    wire.connection.admit(Grant("work", ALL, peer.clock.now() + 0.01))
+    wire.connection.admit(Grant("other", ALL, peer.clock.now() + 0.01))
+    wire.receive_from("work", 1)
+    wire.receive_from("other", 2)
+    wire.connection.admit(Grant("other", ALL, peer.clock.now() + 60))
+    wire.hear()
+    async with asyncio.timeout(5):
+        while not wire.written:  # noqa: ASYNC110 - the wire has no event
+            await asyncio.sleep(0.01)
+    assert wire.hear_one(Detach).handle == 1
+    wire.connection.drop()
+
+
+async def test_a_handle_in_use_is_not_given_again(wire: Wire) -> None:
+    wire.receive_from("work", 1)
+    wire.hear()
+    wire.receive_from("work", 1)
+    assert _condition(wire.hear_one(Close)) == "amqp:session:handle-in-use"
+    assert not wire.connection.peer.broker.find("work").consumers
 
 
 async def test_a_frame_out_of_place_closes_the_connection_and_says_why(wire: Wire) -> None:
