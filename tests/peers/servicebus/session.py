@@ -49,6 +49,7 @@ class Session:
         self.peer = connection.peer
         self._channel = channel
         self._links: dict[int, Link] = {}
+        self._ended = False
         self._left: set[int] = set()
         """Handles that the peer detached and the client has not let go of yet; what still comes on them is lost."""
         self._deliveries: dict[int, Delivery] = {}
@@ -91,6 +92,7 @@ class Session:
 
     def end(self) -> None:
         """Take every link off."""
+        self._ended = True
         for link in self._links.values():
             link.leave()
         self._links.clear()
@@ -156,6 +158,8 @@ class Session:
         return OutLink(self, attach.handle, queue, claim, keeps=attach.send_settle_mode != 1)
 
     def _accept(self, attach: Attach, link: Link) -> None:
+        if self._ended:  # a delayed attach, and the client is gone
+            return
         self._links[attach.handle] = link
         self._send(self._attached(attach))
         link.begin()

@@ -124,6 +124,7 @@ def test_any_bytes_decode_or_are_refused(raw: bytes) -> None:
         ("b300000001" + "78", Symbol("x")),
         ("45", []),
         ("c0030241a0", None),
+        ("c003014141", None),
         ("c10401" + "a10161", None),
         ("e0050243" + "", None),
         ("005324c0030143", None),

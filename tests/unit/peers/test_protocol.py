@@ -139,6 +139,31 @@ async def test_a_large_message_goes_out_in_frames_that_the_client_takes(peer: Pe
     assert parse(b"".join(part.payload for part in parts)).body.endswith(b"y" * 2000)
 
 
+async def test_the_parts_of_a_message_wait_for_the_window(peer: Peer) -> None:
+    wire = Wire(peer)
+    wire.open_as_owner(frame_bytes=512)
+    wire.send_to("work")
+    wire.say(_transfer(1, message(b"y" * 2000)))
+    wire.receive_from("work", credit=0)
+    wire.hear()
+    wire.say(Flow(1, 2, 2, 1000, handle=1, delivery_count=0, link_credit=1))
+    first = [frame for frame in wire.hear() if isinstance(frame, Transfer)]
+    assert [part.more for part in first] == [True, True]
+    wire.say(Flow(3, 100, 2, 1000))
+    rest = [frame for frame in wire.hear() if isinstance(frame, Transfer)]
+    assert parse(b"".join(part.payload for part in (*first, *rest))).body.endswith(b"y" * 2000)
+
+
+async def test_a_settled_disposition_asks_for_no_answer(wire: Wire) -> None:
+    wire.send_to("work")
+    wire.say(_transfer(1))
+    wire.receive_from("work", credit=1)
+    delivery = wire.hear_one(Transfer)
+    wire.say(Disposition(role=True, first=delivery.delivery_id or 0, settled=True, state=outcome(ACCEPTED)))
+    assert not [frame for frame in wire.hear() if isinstance(frame, Disposition)]
+    assert not wire.connection.peer.broker.find("work").messages
+
+
 async def test_an_aborted_message_never_was(wire: Wire) -> None:
     wire.send_to("work")
     wire.say(_transfer(1, more=True), Transfer(0, 1, aborted=True))
@@ -344,7 +369,7 @@ async def test_a_send_whose_answer_is_lost_may_or_may_not_have_arrived(
 
 
 async def test_faults_strike_one_queue_after_those_that_are_skipped(peer: Peer, wire: Wire) -> None:
-    peer.faults.add(Fault(Step.TRANSFER_IN, Action.BUSY, queue="WORK", skip=1, times=2))
+    peer.faults.add(Fault(Step.TRANSFER_IN, Action.BUSY, queue="WORK", skip=2, times=2))
     wire.send_to("other", 0)
     wire.hear()
     wire.say(_transfer(1))
@@ -352,10 +377,10 @@ async def test_faults_strike_one_queue_after_those_that_are_skipped(peer: Peer, 
     wire.send_to("work", 3)
     wire.hear()
     answers = []
-    for number in range(4):
+    for number in range(5):
         wire.say(Transfer(3, 10 + number, b"t", 0, settled=False, payload=message()))
         answers.append(wire.hear_one(Disposition).state.descriptor)
-    assert answers == [ACCEPTED, REJECTED, REJECTED, ACCEPTED]
+    assert answers == [ACCEPTED, ACCEPTED, REJECTED, REJECTED, ACCEPTED]
     assert [queue for _, queue in peer.faults.struck] == ["work", "work"]
 
 
