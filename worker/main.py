@@ -47,7 +47,7 @@ async def serve(settings: WorkerSettings) -> None:
 
         receiver: TaskReceiver
         if settings.uses_service_bus:
-            receiver = _service_bus_receiver(settings)
+            receiver = service_bus_receiver(settings)
         else:
             receiver = PostgresTaskReceiver(
                 connect, connect_to_listen, queue=settings.worker_queue, consumer_id=os.urandom(8).hex()
@@ -69,7 +69,7 @@ async def serve(settings: WorkerSettings) -> None:
             await blobs.close()
 
 
-def _service_bus_receiver(settings: WorkerSettings) -> TaskReceiver:
+def service_bus_receiver(settings: WorkerSettings) -> TaskReceiver:
     """Return the receiver of a worker at Service Bus; a process without one does not pay for the SDK."""
     from messaging.servicebus import ServiceBus
     from messaging.servicebus_tasks import ServiceBusTaskReceiver

@@ -275,6 +275,11 @@ def dispatch(orchestrator: Orchestrator, conn: AsyncConnection[Any]) -> Dispatch
 
 @pytest.fixture
 def worker_environment(database: Database, orchestrator: Orchestrator, tmp_path: Path) -> dict[str, str]:
+    return environment_of(database, orchestrator, tmp_path)
+
+
+def environment_of(database: Database, orchestrator: Orchestrator, tmp_path: Path) -> dict[str, str]:
+    """Return the settings of a light worker that beats often."""
     return {
         **database.environment("geodag_worker"),
         "WORKER_QUEUE": LIGHT_QUEUE,

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from core.handler_models import AnyOutput, AnyParams
 from core.handlers_catalog import CATALOG, LIGHT_QUEUE, HandlerSpec, RunMode
-from core.ports import BlobRepository
+from core.ports import BlobRepository, TaskReceiver
 from edge.fetching import SourceClient
 from handlers.registry import IMPLEMENTATIONS
 from messaging.postgres import PostgresTaskReceiver
@@ -22,6 +22,7 @@ from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import async_pool, listen
 from tests.integration.worker.conftest import Orchestrator
 from worker.app import Outside, Worker
+from worker.main import service_bus_receiver
 from worker.settings import WorkerSettings
 from worker.transactions import fenced
 
@@ -93,9 +94,13 @@ async def running(
         return await listen(settings.conninfo(), name="test-worker")
 
     async with async_pool(settings.conninfo(), name="test-worker", min_size=0) as pool:
-        receiver = PostgresTaskReceiver(
-            connect, connect, queue=settings.worker_queue, consumer_id=os.urandom(4).hex(), lock_seconds=5
-        )
+        receiver: TaskReceiver
+        if settings.uses_service_bus:
+            receiver = service_bus_receiver(settings)
+        else:
+            receiver = PostgresTaskReceiver(
+                connect, connect, queue=settings.worker_queue, consumer_id=os.urandom(4).hex(), lock_seconds=5
+            )
         outside = Outside(
             receiver=receiver,
             blobs=blobs or FolderBlobRepository(settings.blob_root),

@@ -45,6 +45,7 @@ async def test_tasks_that_come_with_an_answer_run_without_a_message_or_a_claim(d
         for number in range(100):
             result = await dispatch.result(f"job_next_{number}")
             assert result.status is (TaskStatus.FAILED if number == 7 else TaskStatus.COMPLETED)
+        await dispatch.result("job_first_0")
     assert [len(call.claims) for call in peer.claims] == [1]
     assert all(0 <= call.free.slots <= 40 for call in peer.exchanges)
     assert max(call.free.slots for call in peer.exchanges) > 1
@@ -166,9 +167,13 @@ async def test_a_subprocess_task_waits_for_its_slot_while_inline_tasks_go_on(dis
         await dispatch("job_b_0", "chunk_processor", {"items": [1]})
         await dispatch("job_c_0", "echo")
         await dispatch.result("job_c_0")
-        assert await dispatch.waiting() == ["job_b_0"]
+        await await_until(lambda: only_waits(dispatch, "job_b_0"), "one waits for its slot")
         dispatch.orchestrator.revoked["job_a_0"] = "cancelled"
         await dispatch.result("job_b_0")
+
+
+async def only_waits(dispatch: Dispatcher, task_id: str) -> bool:
+    return await dispatch.waiting() == [task_id]
 
 
 async def test_the_last_free_slot_can_be_claimed(dispatch: Dispatcher) -> None:
