@@ -310,8 +310,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         hooks.cancel()
         await drain(ctx, task)
         task.cancel()
-        if ctx.bus is not None:
-            await ctx.bus.close()
         await depart(ctx)
         await ctx.desk.close()
         await ctx.desk.store.close()

@@ -40,6 +40,12 @@ async def drain(ctx: Context, loop_task: asyncio.Task[None]) -> None:
 async def depart(ctx: Context) -> None:
     """Say goodbye after the last request."""
     ctx.heartbeat.stop()
+    if ctx.bus is not None:
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await ctx.bus.close()
+        except TimeoutError:
+            log.warning("broker not left in order, its locks end by themselves")
     try:
         async with asyncio.timeout(RELEASE_SECONDS):
             await ctx.recover.stop()
