@@ -1,8 +1,10 @@
 """Which names blobs may have, whatever storage they lie in, and in which forms a path may name one."""
 
+import re
 import unicodedata
+from collections.abc import Mapping
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from core.errors import ParameterInvalid
 from core.ports import BlobRef
@@ -26,8 +28,8 @@ def check_name(ref: BlobRef) -> BlobRef:
     return ref
 
 
-def located(path: str, account_url: str | None = None) -> BlobRef:
-    """Return the blob that a node's param names: `container/name`, or its address in our own storage account.
+def located(path: str, urls: Mapping[str, str] | None = None) -> BlobRef:
+    """Return the blob that a node's param names: `container/name`, or its address in the storage account of its zone.
 
     Addresses of others, virtual files of GDAL and local paths (spec 9.4) are no blobs: whoever needs one fetches it
     through the guard first (ADR 11).
@@ -35,11 +37,12 @@ def located(path: str, account_url: str | None = None) -> BlobRef:
     Raises:
         ParameterInvalid: on field `blob_name`.
     """
-    if account_url is not None and path.startswith(f"{account_url}/"):
-        split = urlsplit(path.removeprefix(f"{account_url}/"))
-        if split.query or split.fragment:
-            raise invalid(split.path, "an address of our own storage account carries no query and no fragment")
-        return check_name(BlobRef.parse(unquote(split.path)))
+    for zone, url in (urls or {}).items():
+        if path.startswith(f"{url}/{zone}/"):
+            name, *more = re.split("[?#]", path.removeprefix(f"{url}/{zone}/"), maxsplit=1)
+            if more:
+                raise invalid(f"{zone}/{name}", "an address in our own storage carries no query and no fragment")
+            return check_name(BlobRef(zone, unquote(name)))
     if path.startswith("/") or "://" in path.partition("?")[0]:
         raise invalid(path.partition("?")[0], "expected container/name; addresses and local paths are no blobs")
     return check_name(BlobRef.parse(path))

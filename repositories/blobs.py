@@ -1,14 +1,18 @@
 """Which storage holds the blobs: settings choose, and nothing falls back from one to another."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from core.ports import BlobRepository
+from repositories.blob_names import CONTAINERS
 from repositories.blobs_folder import FolderBlobRepository
 from repositories.managed_identity import ManagedIdentity
 from repositories.settings import DatabaseSettings, SettingsError
+
+DEFAULT_URL: Final = "https://{account}.blob.core.windows.net"
 
 
 class BlobSettings(DatabaseSettings):
@@ -17,15 +21,14 @@ class BlobSettings(DatabaseSettings):
     blob_root: Path | None = Field(None, description="Folder of the zones bronze, silver and external.")
     azure_storage_account_name: str | None = Field(
         None,
-        pattern=r"^[a-z0-9]{3,24}$",
-        description="Or the storage account with these containers, entered by the managed identity.",
+        pattern=r"^[a-z0-9]*(\{zone\})?[a-z0-9]*$",
+        description="Or the storage account with these containers, entered by the managed identity; with {zone} in its "
+        "name, each zone has its own.",
     )
     blob_connection_string: SecretStr | None = Field(
         None, description="Or the same by its key; for emulators. Under no name that GDAL reads by itself."
     )
-    blob_url: str | None = Field(
-        None, description="Address of the account; default: https://NAME.blob.core.windows.net."
-    )
+    blob_url: str | None = Field(None, description=f"Address of an account; default: {DEFAULT_URL}.")
     blob_ca_file: Path | None = Field(
         None, description="Certificates to trust for that address; default: those of the system."
     )
@@ -68,12 +71,17 @@ def open_blobs(settings: BlobSettings) -> BlobRepository:
         return FolderBlobRepository(settings.blob_root)
     from repositories.blobs_azure import connect  # whoever has folders never loads the SDK
 
-    access: str | tuple[str, ManagedIdentity]
+    access: str | tuple[Mapping[str, str], ManagedIdentity]
     if settings.blob_connection_string is not None:
         access = settings.blob_connection_string.get_secret_value()
     elif settings.identity is not None:
-        url = settings.blob_url or f"https://{settings.azure_storage_account_name}.blob.core.windows.net"
-        access = (url.rstrip("/"), settings.identity)
+        access = (_urls(settings), settings.identity)
     else:
         raise SettingsError("AZURE_STORAGE_ACCOUNT_NAME needs USE_MANAGED_IDENTITY")
     return connect(access, signature_seconds=settings.blob_signature_seconds, ca_file=settings.blob_ca_file)
+
+
+def _urls(settings: BlobSettings) -> Mapping[str, str]:
+    """Return the address of each zone's account."""
+    name, url = str(settings.azure_storage_account_name), (settings.blob_url or DEFAULT_URL).rstrip("/")
+    return {zone: url.replace("{account}", name.replace("{zone}", zone)) for zone in CONTAINERS}

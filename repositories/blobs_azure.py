@@ -1,4 +1,4 @@
-"""Blobs in Azure Blob Storage: one container per zone.
+"""Blobs in Azure Blob Storage: one container per zone, in one account or in one each.
 
 Large blobs travel in parts, several at a time, each with its MD5, and become visible with the one request that commits
 them, which fails when the name is taken. The MD5 of the whole stays with the blob and is compared by whoever reads all
@@ -10,8 +10,9 @@ import hashlib
 import io
 import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,7 @@ from typing import Any, Final
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceExistsError
 from azure.storage.blob import BlobBlock, BlobProperties, ContentSettings
-from azure.storage.blob.aio import BlobClient, BlobServiceClient, ExponentialRetry
+from azure.storage.blob.aio import BlobClient, BlobServiceClient, ContainerClient, ExponentialRetry
 
 from core.errors import Conflict, DataError, ParameterInvalid, StorageUnavailable
 from core.ports import BlobFolder, BlobInfo, BlobRef, GdalSource
@@ -46,13 +47,27 @@ GDAL_OPTIONS: Final = {
 Parts = AsyncGenerator[bytes, None]
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A storage account, and who signs for its blobs."""
+
+    service: BlobServiceClient
+    signatures: Signatures
+
+    @property
+    def url(self) -> str:
+        """Return its address."""
+        return str(self.service.url).rstrip("/")
+
+
 def connect(
-    access: str | tuple[str, ManagedIdentity], *, signature_seconds: float, ca_file: Path | None = None
+    access: str | tuple[Mapping[str, str], ManagedIdentity], *, signature_seconds: float, ca_file: Path | None = None
 ) -> "AzureBlobRepository":
-    """Return the repository of an account; it connects when it is first used.
+    """Return the repository of one or more accounts; it connects when it is first used.
 
     Args:
-        access: A connection string with the account's key, or the account's address with the identity that enters it.
+        access: A connection string with an account's key, or the address of each zone's account with the identity
+            that enters them.
         signature_seconds: How long a signature for GDAL lives.
         ca_file: Certificates to trust instead of the system's.
     """
@@ -70,21 +85,21 @@ def connect(
     if isinstance(access, str):
         service = BlobServiceClient.from_connection_string(access, **options)
         key = str(getattr(service.credential, "account_key", "")) or None
-    else:
-        service, key = BlobServiceClient(access[0], IdentityCredential(access[1]), **options), None
-    return AzureBlobRepository(service, Signatures(service, signature_seconds, key), gdal)
+        return AzureBlobRepository(
+            dict.fromkeys(CONTAINERS, Account(service, Signatures(service, signature_seconds, key))), gdal
+        )
+    urls, credential = access[0], IdentityCredential(access[1])
+    services = {url: BlobServiceClient(url, credential, **options) for url in dict.fromkeys(urls.values())}
+    accounts = {url: Account(one, Signatures(one, signature_seconds)) for url, one in services.items()}
+    return AzureBlobRepository({zone: accounts[url] for zone, url in urls.items()}, gdal)
 
 
 class AzureBlobRepository:
-    """`BlobRepository` over a storage account; belongs to one event loop."""
+    """`BlobRepository` over storage accounts; belongs to one event loop."""
 
-    def __init__(
-        self, service: BlobServiceClient, signatures: Signatures, gdal_options: dict[str, str] | None = None
-    ) -> None:
-        self.service = service
-        self.signatures = signatures
-        self._gdal_options = gdal_options or {}
-        self._url = str(service.url).rstrip("/")
+    def __init__(self, accounts: Mapping[str, Account], gdal_options: Mapping[str, str]) -> None:
+        self.accounts = accounts
+        self._gdal_options = gdal_options
 
     async def stat(self, ref: BlobRef) -> BlobInfo:
         """Return size and ETag."""
@@ -169,7 +184,7 @@ class AzureBlobRepository:
         ref = check_name(BlobRef(container, prefix.rstrip("/")))
         newest: dict[str, datetime] = {}
         with translated(ref):
-            listed = self.service.get_container_client(container).list_blobs(name_starts_with=f"{ref.name}/")
+            listed = self._zone(container).list_blobs(name_starts_with=f"{ref.name}/")
             async for blob in listed:
                 name, slash, _ = blob.name.removeprefix(f"{ref.name}/").partition("/")
                 if slash:
@@ -179,26 +194,26 @@ class AzureBlobRepository:
     async def delete_prefix(self, container: str, prefix: str) -> int:
         """Delete every blob whose name starts with `prefix`, which ends at a folder, or is its name."""
         ref = check_name(BlobRef(container, prefix.rstrip("/")))
-        room = asyncio.Semaphore(DELETES)
+        room, zone = asyncio.Semaphore(DELETES), self._zone(container)
 
         async def delete(name: str) -> int:
             async with room:
                 try:
                     with translated(BlobRef(container, name)):
-                        await self.service.get_blob_client(container, name).delete_blob(delete_snapshots="include")
+                        await zone.delete_blob(name, delete_snapshots="include")
                 except DataError:
                     return 0
                 return 1
 
         with translated(ref):
-            listed = self.service.get_container_client(container).list_blob_names(name_starts_with=ref.name)
+            listed = zone.list_blob_names(name_starts_with=ref.name)
             names = [name async for name in listed if name == ref.name or name.startswith(f"{ref.name}/")]
         return sum(await asyncio.gather(*map(delete, names)))
 
     async def copy(self, source: BlobRef, target: BlobRef) -> BlobInfo:
         """Let the storage copy a blob by itself; what it cannot finish leaves nothing."""
         check_name(target)
-        signed = f"{self._blob(source).url}?{(await self.signatures.of(source)).query}"
+        signed = f"{self._blob(source).url}?{(await self.accounts[source.container].signatures.of(source)).query}"
         blob, made = self._blob(target), await self._properties(source)
         with translated(target):
             started = await blob.start_copy_from_url(signed, **_IF_NEW)
@@ -219,11 +234,10 @@ class AzureBlobRepository:
         """Return GDAL's path of a blob, and its signature in the settings."""
         check_name(ref)
         with translated(ref):
-            signature = await self.signatures.of(ref)
-        access = {
-            "AZURE_STORAGE_CONNECTION_STRING": f"BlobEndpoint={self._url};SharedAccessSignature={signature.query}"
-        }
-        return GdalSource(f"/vsiaz/{ref}", {**self._gdal_options, **access})
+            account = self.accounts[ref.container]
+            signature = await account.signatures.of(ref)
+        access = f"BlobEndpoint={account.url};SharedAccessSignature={signature.query}"
+        return GdalSource(f"/vsiaz/{ref}", {**self._gdal_options, "AZURE_STORAGE_CONNECTION_STRING": access})
 
     def local_path(self, ref: BlobRef) -> Path | None:
         """Return None: nothing lies on this machine."""
@@ -231,12 +245,12 @@ class AzureBlobRepository:
 
     def locate(self, path: str) -> BlobRef:
         """Return the blob that a path names: `container/name` or its address in this account."""
-        return located(path, self._url)
+        return located(path, {zone: account.url for zone, account in self.accounts.items()})
 
     async def probe(self) -> None:
         """Raise `StorageUnavailable` unless the storage answers and lets us in."""
         try:
-            await self.service.get_container_client("silver").get_container_properties()
+            await self._zone("silver").get_container_properties()
         except AzureError as error:
             raise StorageUnavailable(f"the blob storage is not there: {kind_of(error)}") from error
 
@@ -244,15 +258,19 @@ class AzureBlobRepository:
         """Create the containers that are missing."""
         for zone in sorted(CONTAINERS):
             with suppress(ResourceExistsError):
-                await self.service.create_container(zone)
+                await self._zone(zone).create_container()
 
     async def close(self) -> None:
         """Disconnect."""
-        await self.service.close()
+        for account in set(self.accounts.values()):
+            await account.service.close()
+
+    def _zone(self, container: str) -> ContainerClient:
+        return self.accounts[container].service.get_container_client(container)
 
     def _blob(self, ref: BlobRef) -> BlobClient:
         check_name(ref)
-        return self.service.get_blob_client(ref.container, ref.name)
+        return self._zone(ref.container).get_blob_client(ref.name)
 
     async def _properties(self, ref: BlobRef) -> BlobProperties:
         with translated(ref):

@@ -29,6 +29,8 @@ class Azurite:
     certificate: Path | None = None
     """With `private_key`: TLS, and tokens of an identity beside the account's key."""
     private_key: Path | None = None
+    more: tuple[str, ...] = ()
+    """Other accounts of the same server, with the same key."""
 
     @property
     def url(self) -> str:
@@ -70,7 +72,8 @@ class Azurite:
 
     def environment(self) -> Mapping[str, str]:
         """Return what its process has to know beside its arguments."""
-        environment = {"AZURITE_ACCOUNTS": f"{self.account}:{self.encoded_key}"}
+        accounts = ";".join(f"{name}:{self.encoded_key}" for name in (self.account, *self.more))
+        environment = {"AZURITE_ACCOUNTS": accounts}
         if self.certificate is not None:
             environment["NODE_EXTRA_CA_CERTS"] = str(self.certificate)  # it copies blobs by its own address
         return environment

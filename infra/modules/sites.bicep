@@ -66,7 +66,7 @@ var orchestratorSettings = union(commonSettings, {
   ORCHESTRATOR_PORT: '8080'
   ORCHESTRATOR_POLL_INTERVAL: '5'
   WORKFLOWS_DIR: '/app/workflows'
-  BLOB_ROOT: '/var/lib/geodag/blobs'
+  AZURE_STORAGE_ACCOUNT_NAME: '${prefix}{zone}'
   SERVICE_BUS_FQDN: bus
   UPLOAD_KEY: '@Microsoft.KeyVault(SecretUri=${vaultUri}/upload-key)'
   SECRETS_KEY: '@Microsoft.KeyVault(SecretUri=${vaultUri}/secrets-key)'
@@ -79,7 +79,7 @@ var servingSettings = union(commonSettings, {
   DB_ADMIN_MANAGED_IDENTITY_CLIENT_ID: servingClientId
   SERVING_HOST: '0.0.0.0'
   SERVING_PORT: '8080'
-  BLOB_ROOT: '/var/lib/geodag/blobs'
+  AZURE_STORAGE_ACCOUNT_NAME: '${prefix}{zone}'
 })
 
 resource plan 'Microsoft.Web/serverfarms@2023-12-01' = {

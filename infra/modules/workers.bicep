@@ -31,7 +31,7 @@ var workerSettings = {
   USE_MANAGED_IDENTITY: 'true'
   DB_ADMIN_MANAGED_IDENTITY_CLIENT_ID: workerClientId
   SERVICE_BUS_FQDN: bus
-  BLOB_ROOT: '/var/lib/geodag/blobs'
+  AZURE_STORAGE_ACCOUNT_NAME: '${prefix}{zone}'
   WORKER_HEALTH_HOST: '0.0.0.0'
   WORKER_HEALTH_PORT: '8080'
   WORKER_STATE_DIR: '/var/lib/geodag/state'

@@ -101,7 +101,7 @@ async def test_a_read_that_outlives_its_signature_is_done_again_with_a_new_one(
             src.read(1, window=CORNER)
             if not tries:
                 tries.append("first")
-                anyio.from_thread.run(ended, blobs.signatures, ref)
+                anyio.from_thread.run(ended, blobs.accounts["silver"].signatures, ref)
             read: NDArray[np.uint8] = src.read(1, window=FAR_CORNER)
             return read
 
@@ -119,7 +119,7 @@ async def test_what_an_ended_signature_could_not_open_a_new_one_opens(
     ref = BlobRef("silver", f"late/{secrets.token_hex(4)}.tif")
     await blobs.upload(raster, ref)
     late = await blobs.gdal_source(ref)
-    await ended(blobs.signatures, ref)
+    await ended(blobs.accounts["silver"].signatures, ref)
     with pytest.raises(RasterioError) as refused:
         await asyncio.to_thread(corner, late)
     assert "sig=" not in f"{refused.value} {refused.value.__cause__!r} {late!r}"
@@ -142,7 +142,7 @@ async def test_names_and_signatures_with_every_character_are_read(
     assert (await asyncio.to_thread(corner, await blobs.gdal_source(STRANGE)) == pixels[:64, :64]).all()
     for number in range(1000):
         ref = BlobRef("silver", f"encoded/{number}+{number}%2B.tif")
-        signed = (await blobs.signatures.of(ref)).query.partition("&sig=")[2]
+        signed = (await blobs.accounts["silver"].signatures.of(ref)).query.partition("&sig=")[2]
         if "%2B" in signed and "/" in signed.replace("%2F", "/") and signed.endswith("%3D"):
             break
     await blobs.copy(STRANGE, ref)
@@ -162,7 +162,7 @@ async def test_a_signature_opens_one_blob_for_reading_and_is_told_to_nobody(
             await asyncio.to_thread(corner, GdalSource(f"/vsiaz/{other}", source.options))
     secret = source.options["AZURE_STORAGE_CONNECTION_STRING"].partition("&sig=")[2]
     assert secret
-    said = text.getvalue() + repr(source) + source.path + repr(await blobs.signatures.of(mine))
+    said = text.getvalue() + repr(source) + source.path + repr(await blobs.accounts["silver"].signatures.of(mine))
     assert "403" in said, "GDAL's own words are among them, with the address"
     assert secret not in said
     assert not any("SharedAccessSignature" in value for value in os.environ.values())
@@ -173,7 +173,7 @@ async def test_a_signature_is_used_again_until_half_of_its_life_is_over(
 ) -> None:
     clock, seen = [datetime.now(UTC)], BlobRef("silver", "x")
     blobs = by_identity(secure_azurite, identity)
-    signatures = Signatures(blobs.service, 60, now=lambda: clock[0])
+    signatures = Signatures(blobs.accounts["silver"].service, 60, now=lambda: clock[0])
     first = await signatures.of(seen)
     assert await signatures.of(seen) is first
     assert await signatures.of(BlobRef("silver", "y")) != first

@@ -6,7 +6,8 @@ import secrets
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from azure.storage.blob.aio import BlobServiceClient
@@ -23,7 +24,10 @@ START_SECONDS = 30.0
 def running(log: Path, certificate: Path | None = None, private_key: Path | None = None) -> Iterator[Azurite]:
     """Yield a server that answers; it is ended afterwards."""
     port = choose_ports(("azurite",), {})["azurite"]
-    made = Azurite("geodagtest", secrets.token_bytes(64), port, certificate=certificate, private_key=private_key)
+    more = () if certificate is None else tuple(f"geodagtest{zone}" for zone in CONTAINERS)
+    made = Azurite(
+        "geodagtest", secrets.token_bytes(64), port, certificate=certificate, private_key=private_key, more=more
+    )
     environment = {"PATH": os.environ["PATH"], **made.environment()}
     with log.open("wb") as output:
         child = subprocess.Popen(made.argv(), env=environment, stdout=output, stderr=subprocess.STDOUT)
@@ -43,6 +47,13 @@ def listens(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def of_zones(azurite: Azurite) -> dict[str, Azurite]:
+    """Return the account of each zone: its own where the server has several."""
+    return {
+        zone: replace(azurite, account=f"{azurite.account}{zone}") if azurite.more else azurite for zone in CONTAINERS
+    }
 
 
 async def names(azurite: Azurite) -> list[str]:
@@ -72,12 +83,13 @@ def _service(azurite: Azurite) -> BlobServiceClient:
 @asynccontextmanager
 async def emptied(azurite: Azurite) -> AsyncIterator[None]:
     """Make the containers of the zones where they are missing; at the end of the block they hold nothing."""
-    async with _service(azurite) as service:
-        there = [found.name async for found in service.list_containers()]
-        for name in CONTAINERS.difference(there):
-            await service.create_container(name)
+    async with AsyncExitStack() as stack:
+        zones = []
+        for name, account in of_zones(azurite).items():
+            zones.append((await stack.enter_async_context(_service(account))).get_container_client(name))
+            if not await zones[-1].exists():
+                await zones[-1].create_container()
         yield
-        for name in CONTAINERS:
-            container = service.get_container_client(name)
+        for container in zones:
             async for blob in container.list_blob_names():
                 await container.delete_blob(blob)

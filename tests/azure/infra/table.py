@@ -119,7 +119,7 @@ DEFAULTS_ARE_RIGHT = {
     "WEBHOOK_ALLOW_LOOPBACK": "never in production",
     "SOURCE_ALLOW_LOOPBACK": "never in production",
     "ALLOW_REBUILD": "never in production",
-    "AZURE_STORAGE_ACCOUNT_NAME": "BLOB_ROOT until each zone may have an account of its own",
+    "BLOB_ROOT": "each zone has a storage account",
     "BLOB_CONNECTION_STRING": "identities need none",
     "BLOB_URL": "for peers",
     "BLOB_CA_FILE": "for peers",

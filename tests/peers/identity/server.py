@@ -35,6 +35,8 @@ class IdentityPeer:
     key: SigningKey = field(default_factory=lambda: SigningKey("first"))
     clients: frozenset[str] | None = None
     """Client ids that there are; None takes any."""
+    claims: dict[str, Any] = field(default_factory=dict)
+    """Of every token, instead of the right ones."""
     broken: Answer | None = None
     """What it answers instead of a token."""
     retired: list[SigningKey] = field(default_factory=list)
@@ -88,7 +90,7 @@ class IdentityPeer:
             return 400, {"error": "invalid_request"}
         if self.clients is not None and query.get("client_id") not in self.clients:
             return 400, {"error": "invalid_request", "error_description": "no such identity"}
-        token = self.token(query["resource"])
+        token = self.token(query["resource"], **self.claims)
         self.issued.append(token)
         ends = str(int(time.time() + self.life_seconds))
         return 200, {"access_token": token, "expires_on": ends, "resource": query["resource"], "token_type": "Bearer"}
