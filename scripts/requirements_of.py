@@ -19,8 +19,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / "infra" / "requirements"
 DEPLOYABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway": ("gateway",),
-    "orchestrator": ("orchestrator",),
-    "worker": ("worker", "serving"),
+    "orchestrator": ("orchestrator", "azure"),
+    "worker": ("worker", "serving", "azure"),
 }
 """File of requirements to the extras it is made of; the worker's image serves too."""
 PYTHONS: Final = ("3.11", "3.12", "3.13")
