@@ -11,6 +11,7 @@ from cli.commands import (
     operate,
     pausing,
     report,
+    retention,
     review,
     steward,
     submit,
@@ -61,6 +62,8 @@ app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(webhooks.platforms, name="platforms")
 app.command()(operate.limits)
+app.command()(retention.gc)
+app.command("storage")(retention.storage_of_platforms)
 app.add_typer(database.app, name="db")
 app.add_typer(workflow.app, name="workflow")
 

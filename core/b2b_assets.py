@@ -135,6 +135,9 @@ class VersionView(Contract):
         description="What was decided about it, the oldest first; for its platform's people and reviewers."
     )
     next_actions: list[str] = Field(description="What the caller may do about it.")
+    external_url: str | None = Field(
+        description="Where the copy of a public version is read by everybody, once and as long as there is one."
+    )
     created_at: datetime
     updated_at: datetime
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from core.external_params import ExportOutput, ExportParams, WithdrawOutput, WithdrawParams
 from core.handler_models import AnyOutput, AnyParams, Output, Params, RasterOptions
 from core.tile_params import (
     CheckCollectionOutput,
@@ -279,6 +280,8 @@ _SPECS = (
         fetches=True,
         description="Copies a file from a URL to the bronze zone, through the guard.",
     ),
+    HandlerSpec("external.export", LIGHT_QUEUE, RunMode.INLINE, ExportParams, ExportOutput, 86400),
+    HandlerSpec("external.withdraw", LIGHT_QUEUE, RunMode.INLINE, WithdrawParams, WithdrawOutput),
     HandlerSpec(
         "raster.validate",
         LIGHT_QUEUE,

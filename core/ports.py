@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -186,6 +187,40 @@ class BlobRepository(Protocol):
 
     async def close(self) -> None:
         """Disconnect."""
+
+
+class ExportState(StrEnum):
+    """How a run that copies a file outside is doing."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRun:
+    """One run."""
+
+    run_id: str
+    state: ExportState
+    message: str = ""
+    """Why it failed."""
+
+
+class ExternalExport(Protocol):
+    """Copies files to the external zone and takes them back; raises `core.errors.TransientError` when it cannot now."""
+
+    async def start(self, source: BlobRef, target: BlobRef, reference: str) -> str:
+        """Begin a run that copies a file to a new name, and return its id; `reference` is its task."""
+
+    async def look(self, run_id: str) -> ExportRun:
+        """Return how a run is doing."""
+
+    async def size_bytes(self, target: BlobRef) -> int:
+        """Return the size of a copy; raises `DataError` FILE_NOT_FOUND when there is none."""
+
+    async def withdraw(self, folder: BlobRef) -> int:
+        """Delete a folder of copies and return how many blobs went; nothing there is fine."""
 
 
 class Sealer(Protocol):

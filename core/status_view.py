@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import quote
 
 from pydantic.dataclasses import dataclass as checked
 
@@ -64,6 +65,8 @@ class PublicUrls:
 
     gateway: str
     serving: str = ""
+    external: str = ""
+    """Where the external zone is read; empty: nowhere."""
 
     def status(self, request_id: str) -> str:
         """Return where a request is polled."""
@@ -76,6 +79,12 @@ class PublicUrls:
     def download(self, asset_id: str, ordinal: int) -> str:
         """Return the download door of one version; what a STAC item's asset refers to."""
         return f"{self.serving}/download/{asset_id}?version={ordinal}"
+
+    def export(self, external_blob_path: str | None) -> str | None:
+        """Return where the copy of a public version is read; None when there is none, or no such place."""
+        if external_blob_path is None or not self.external:
+            return None
+        return f"{self.external}/{quote(external_blob_path.partition('/')[2])}"
 
     def services(self, asset_id: str, ordinal: int) -> dict[str, str]:
         """Return every content door of one version."""
@@ -130,6 +139,7 @@ class VersionRow:
     submitted_by: str
     created_at: datetime
     updated_at: datetime
+    external_blob_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +199,9 @@ def asset_view(asset: AssetRow, versions: Sequence[VersionRow]) -> AssetView:
     return AssetView(**facts, version_ordinals=[v.version_ordinal for v in versions])
 
 
-def version_view(version: VersionRow, caller: Caller, decisions: Sequence[DecisionRow]) -> VersionView:
+def version_view(
+    version: VersionRow, caller: Caller, decisions: Sequence[DecisionRow], urls: PublicUrls
+) -> VersionView:
     """Return a version with its validation report and what was decided about it; errors as for partners."""
     actions = lifecycle.next_actions(version.approval_state, version.processing_state)
     facts = {name: getattr(version, name) for name in VersionView.model_fields if hasattr(version, name)}
@@ -198,6 +210,7 @@ def version_view(version: VersionRow, caller: Caller, decisions: Sequence[Decisi
         "findings": list(version.findings),
         "error": None if version.error is None else partner_error(version.error),
         "next_actions": list(lifecycle.open_to(actions, caller, version.platform_id, version.submitted_by)),
+        "external_url": urls.export(version.external_blob_path),
         "decisions": decision_views(decisions, version.version_ordinal, caller),
     }
     return VersionView(**facts | told)

@@ -33,7 +33,11 @@ def build_gateway(settings: GatewaySettings) -> Gateway:
         version=settings.build_id,
         config=settings.redacted(),
         queries=GatewayQueries(settings.conninfo),
-        urls=PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url),
+        urls=PublicUrls(
+            gateway=settings.public_gateway_url,
+            serving=settings.public_serving_url,
+            external=settings.public_external_url,
+        ),
     )
 
 

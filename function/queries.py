@@ -38,7 +38,7 @@ async def _versions(conn: AsyncConnection[Any], asset_ids: Sequence[str]) -> lis
             SELECT asset_id, platform_id, version_ordinal, version_label, revision, title, description, tags,
                    access_level, approval_state, processing_state, rejection_reason, content_hash,
                    blob_size_bytes, stac_item_id, stac_collection_id, report, findings, error,
-                   submitted_by, created_at, updated_at
+                   submitted_by, created_at, updated_at, external_blob_path
             FROM dagapi.versions
             WHERE asset_id = ANY(%s)
             ORDER BY asset_id, version_ordinal

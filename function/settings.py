@@ -16,8 +16,9 @@ class GatewaySettings(IdentitySettings):
     gateway_serving_urls: str = Field("", description="Where serving shows its health, for the proxy; commas between.")
     public_gateway_url: str = Field(description="Where partners reach the gateway.")
     public_serving_url: str = Field(description="Where readers reach tiles, previews and downloads.")
+    public_external_url: str = Field("", description="Where everybody reads the external zone; empty: nowhere.")
 
-    @field_validator("public_gateway_url", "public_serving_url")
+    @field_validator("public_gateway_url", "public_serving_url", "public_external_url")
     @classmethod
     def _without_slash(cls, url: str) -> str:
         return url.rstrip("/")

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pydantic import BaseModel
 
 from core.errors import Finding, GeodagError
 from core.ids import canonical_json
 from core.payloads import LIMIT_BYTES, ValueTooLarge
-from core.ports import BlobRef
+from core.ports import BlobRef, ExportRun, ExternalExport
 from core.sources import Fetched
 from handlers.json_values import to_json
 
@@ -106,6 +106,32 @@ async def no_fetch(url: str, ref: BlobRef) -> Fetched:
     raise GeodagError("this handler fetches nothing: its specification lacks `fetches`")
 
 
+class NoZone:
+    """Stands for the external zone where a worker has none."""
+
+    async def start(self, source: BlobRef, target: BlobRef, reference: str) -> str:
+        """Refuse."""
+        raise self._refusal()
+
+    async def look(self, run_id: str) -> ExportRun:
+        """Refuse."""
+        raise self._refusal()
+
+    async def size_bytes(self, target: BlobRef) -> int:
+        """Refuse."""
+        raise self._refusal()
+
+    async def withdraw(self, folder: BlobRef) -> int:
+        """Refuse."""
+        raise self._refusal()
+
+    def _refusal(self) -> GeodagError:
+        return GeodagError("this worker has no external zone")
+
+
+NO_ZONE: Final = NoZone()
+
+
 @dataclass(slots=True)
 class InlineContext:
     """What an inline handler sees of the worker."""
@@ -120,6 +146,7 @@ class InlineContext:
     write_journal: Callable[[str], None]
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     fetch: Fetch = no_fetch
+    external: ExternalExport = NO_ZONE
 
     @property
     def cancelled(self) -> bool:

@@ -20,6 +20,8 @@ IMPLEMENTATIONS: Final[Mapping[str, str]] = {
     "chunk_processor": "handlers.examples:chunk_processor",
     "make_values": "handlers.examples:make_values",
     "source.fetch": "handlers.source:fetch",
+    "external.export": "handlers.external:export",
+    "external.withdraw": "handlers.external:withdraw",
     "raster.validate": "handlers.raster.validate:validate",
     "raster.inspect": "handlers.raster.validate:inspect",
     "raster.create_cog": "handlers.raster.create_cog:create_cog",

@@ -30,6 +30,10 @@ param publicGatewayUrl string
 param publicOrchestratorUrl string
 @description('Where readers reach tiles, STAC and downloads.')
 param publicServingUrl string
+@description('Where everybody reads the external zone, e.g. a Front Door before it; empty: addresses are told to nobody.')
+param publicExternalUrl string = ''
+@description('Copies versions that become public to the external zone.')
+param exportsExternally bool = true
 @description('Object ids of partners\' applications that submit by queue.')
 param submitterObjectIds array = []
 @description('Who is told of alerts.')
@@ -160,6 +164,8 @@ module sites 'modules/sites.bicep' = {
     publicGatewayUrl: publicGatewayUrl
     publicOrchestratorUrl: publicOrchestratorUrl
     publicServingUrl: publicServingUrl
+    publicExternalUrl: publicExternalUrl
+    exportsExternally: exportsExternally
     insightsConnection: monitoring.outputs.insightsConnection
     workspaceId: monitoring.outputs.workspaceId
   }
@@ -182,6 +188,7 @@ module workers 'modules/workers.bicep' = {
     deployClientId: identities.outputs.deployClientId
     databaseHost: database.outputs.host
     orchestratorUrl: sites.outputs.orchestratorUrl
+    dataFactoryId: dataFactoryId
   }
   dependsOn: [ roles ]
 }
@@ -203,6 +210,7 @@ module gateway 'modules/gateway.bicep' = {
     entraJwksUrl: entraJwksUrl
     publicGatewayUrl: publicGatewayUrl
     publicServingUrl: publicServingUrl
+    publicExternalUrl: publicExternalUrl
     insightsConnection: monitoring.outputs.insightsConnection
     workspaceId: monitoring.outputs.workspaceId
   }

@@ -17,6 +17,7 @@ from repositories.payloads import PayloadStore
 from services.approvals import ApprovalService
 from services.audit import AuditService
 from services.commands import CommandService
+from services.external import ExternalJobs
 from services.jobs import JobService
 from services.platforms import PlatformService
 from services.requests import RequestService
@@ -67,12 +68,17 @@ def build_business(
     sealer: Sealer,
 ) -> Business:
     """Return the use cases of partners and reviewers, wired together."""
-    urls = PublicUrls(gateway=settings.public_gateway_url, serving=settings.public_serving_url)
+    urls = PublicUrls(
+        gateway=settings.public_gateway_url,
+        serving=settings.public_serving_url,
+        external=settings.public_external_url.rstrip("/"),
+    )
     outgoing = OutgoingPolicy(allow_loopback=settings.webhook_allow_loopback)
     sources = UrlSources(OutgoingPolicy(allow_loopback=settings.source_allow_loopback), sealer)
     operations = load_operation_catalogue(settings.workflows_dir / "operations", workflows)
     submits = SubmitService(pool, blobs, jobs_service, urls, outgoing, sources, operations)
-    approvals, status = ApprovalService(pool, blobs), StatusService(pool, urls)
+    external = ExternalJobs(jobs_service) if settings.external_export else None
+    approvals, status = ApprovalService(pool, blobs, external), StatusService(pool, urls)
     return Business(
         operations=operations,
         submits=submits,

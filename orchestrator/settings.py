@@ -33,6 +33,10 @@ class OrchestratorSettings(IdentitySettings, QueueSettings, BlobSettings):
     public_orchestrator_url: str = Field(description="Where partners reach upload addresses.")
     public_serving_url: str = Field(description="Where partners reach tiles, STAC and downloads.")
     public_gateway_url: str = Field(description="Where partners submit and poll.")
+    public_external_url: str = Field("", description="Where everybody reads the external zone; empty: nowhere.")
+    external_export: bool = Field(
+        False, description="Copies versions that become public to the external zone, and takes them back."
+    )
     allow_rebuild: bool = Field(False, description="Lets bootstrap drop everything; with ENVIRONMENT=development only.")
     service_bus_jobs_queue: str = Field(
         "orchestrator-jobs", description="Queue of submits with their callers' tokens, where there is a Service Bus."

@@ -17,7 +17,7 @@ from core.errors import DatabaseUnavailable, GeodagError
 from repositories.logs import redact
 from repositories.managed_identity import POSTGRES, ManagedIdentity, NoToken
 
-PREFIXES: Final = ("ORCHESTRATOR_", "WORKER_", "GATEWAY_", "SERVING_", "DAG_", "SERVICE_BUS_", "BLOB_")
+PREFIXES: Final = ("ORCHESTRATOR_", "WORKER_", "GATEWAY_", "SERVING_", "DAG_", "SERVICE_BUS_", "BLOB_", "ADF_")
 """Names that start like this belong to geodag, so an unknown one is a typing error."""
 
 SHARED_NAMES: Final = frozenset(
@@ -29,7 +29,7 @@ SHARED_NAMES: Final = frozenset(
         "WORKER_HEARTBEAT_SECONDS", "WORKER_TASK_MEMORY_BYTES", "WORKER_EXIT_WHEN_IDLE_SECONDS", "WORKER_JOURNAL_FILE",
         "WORKER_SERVICE_KEY", "DAG_CALLBACK_URL", "DAG_OFFER_URLS",
         "GATEWAY_HOST", "GATEWAY_PORT", "GATEWAY_SERVICE_KEY", "GATEWAY_WORKER_URLS", "GATEWAY_SERVING_URLS",
-        "SERVING_HOST", "SERVING_PORT",
+        "SERVING_HOST", "SERVING_PORT", "ADF_FACTORY_ID", "ADF_PIPELINE", "ADF_ENDPOINT",
         "SERVICE_BUS_FQDN", "SERVICE_BUS_CONNECTION_STRING", "SERVICE_BUS_CUSTOM_ENDPOINT", "SERVICE_BUS_CA_FILE",
         "SERVICE_BUS_JOBS_QUEUE", "SERVICE_BUS_MAX_UNCLAIMED",
         "BLOB_ROOT", "BLOB_CONNECTION_STRING", "BLOB_URL", "BLOB_CA_FILE", "BLOB_SIGNATURE_SECONDS",

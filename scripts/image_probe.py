@@ -229,11 +229,18 @@ def raster_cases(worker: Container) -> None:
     """Run the tests of the raster handlers inside the worker's image, with its own packages first."""
     root = Path(__file__).resolve().parents[1]
     packages = next((root / ".venv" / "lib").glob("python3.*/site-packages"))
-    volumes = {packages: "/dev-packages:ro", **{root / name: f"/app/{name}:ro" for name in ("tests", "pyproject.toml")}}
-    env = {"PYTHONPATH": "/app:/opt/packages:/dev-packages", "HOME": "/var/lib/geodag"}
+    # What the tests' own support imports; handlers, core and repositories are the image's.
+    beside = ("tests", "cli", "function", "orchestrator", "services", "scripts", "workflows", "pyproject.toml")
+    volumes = {packages: "/dev-packages:ro", **{root / name: f"/app/{name}:ro" for name in beside}}
+    home = "/var/lib/geodag"
+    env = {
+        "PYTHONPATH": "/app:/opt/packages:/dev-packages",
+        "HOME": home,
+        "HYPOTHESIS_STORAGE_DIRECTORY": f"{home}/hypothesis",
+    }
     arguments = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit/handlers/raster")
     done = worker.run("python3", *arguments, env=env, volumes=volumes)
-    print(done.stdout[-2000:])
+    print(done.stdout[-2000:], done.stderr[-2000:])
     check(done.returncode == 0, "the raster cases pass inside the worker's image")
 
 

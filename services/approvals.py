@@ -25,6 +25,7 @@ from core.lifecycle import AssetCommand, Command
 from core.models.business import Clearance, Exposure
 from core.ports import BlobRepository
 from repositories.database import AsyncPool, transaction
+from services.external import ExternalJobs
 from services.settling import open_dossier, settle
 
 Decide = Callable[[Dossier], Outcome]
@@ -34,9 +35,12 @@ DRY_RUN_REASON = "dry run"
 class ApprovalService:
     """What reviewers, admins and owners decide."""
 
-    def __init__(self, pool: AsyncPool, blobs: BlobRepository | None = None) -> None:
+    def __init__(
+        self, pool: AsyncPool, blobs: BlobRepository | None = None, external: ExternalJobs | None = None
+    ) -> None:
         self._pool = pool
         self._blobs = blobs
+        self._external = external
 
     async def approve(self, caller: Caller, asset_id: str, ordinal: int, body: ApproveRequest) -> ReviewAnswer:
         """Approve a completed version: it is catalogued and, by the clearance, visible when this returns.
@@ -116,7 +120,7 @@ class ApprovalService:
             file, data_type = await open_dossier(conn, asset_id, caller)
             outcome = dossier.unpublish(file, caller, reason, body.version_ordinal)
             if not body.dry_run:
-                await settle(conn, caller, outcome, data_type, self._blobs)
+                await settle(conn, caller, outcome, data_type, self._blobs, self._external)
         taken = [act.version_ordinal for act in outcome.acts if act.version_ordinal is not None]
         return UnpublishAnswer(**_asset_facts(outcome), dry_run=body.dry_run, version_ordinals=taken)
 
@@ -144,7 +148,7 @@ class ApprovalService:
         async with transaction(self._pool) as conn:
             file, data_type = await open_dossier(conn, asset_id, caller)
             outcome = decide(file)
-            await settle(conn, caller, outcome, data_type, self._blobs)
+            await settle(conn, caller, outcome, data_type, self._blobs, self._external)
         return outcome
 
 

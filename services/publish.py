@@ -5,7 +5,7 @@ for an approval. The job's row is locked by the caller; request and version are 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 from pydantic import TypeAdapter, ValidationError
@@ -20,7 +20,8 @@ from repositories.assets import AssetRepository, Outputs, WorkingVersion
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import undone_unless_whole
 from repositories.requests import LinkedJob, RequestRepository, WorkingRequest
-from services import source_secrets
+from services import external, source_secrets
+from services.job_creator import JobCreator
 
 Json = dict[str, Any]
 
@@ -33,22 +34,6 @@ _PROCESSING: Final = {state: processing for processing, state in _ENDS.values()}
 _OUTPUTS: Final = TypeAdapter(Outputs)
 DEFAULT_PRIORITY: Final = 5
 _REQUIRED: Final = ("stac_item", "stac_item_id", "stac_collection_id")
-
-
-class JobCreator(Protocol):
-    """Creates a job in the caller's transaction; its first task leaves when that commits."""
-
-    async def create_job(
-        self,
-        conn: AsyncConnection[Any],
-        *,
-        workflow_id: str,
-        inputs: Mapping[str, Any],
-        priority: int,
-        correlation_id: str | None,
-        submitted_by: str,
-    ) -> str:
-        """Return the job's id."""
 
 
 class StageNotStarted(GeodagError):
@@ -69,6 +54,9 @@ async def on_job_ended(conn: AsyncConnection[Any], job: Job, jobs: JobCreator | 
         jobs: Starts the jobs of a next stage; only requests of several jobs need it.
     """
     await source_secrets.forget(conn, job)
+    if external.is_external(job) and jobs is not None:
+        await external.on_external_ended(conn, job, jobs)
+        return
     if job.correlation_id is None or job.status not in _ENDS:
         return
     request = await RequestRepository(conn).working_request(job.job_id)

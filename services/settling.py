@@ -20,6 +20,7 @@ from repositories import pgstac
 from repositories.assets import AssetRepository, CatalogueEntry
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.platforms import PlatformRepository
+from services.external import ExternalJobs
 
 Connection = AsyncConnection[Any]
 Json = dict[str, Any]
@@ -60,7 +61,12 @@ async def open_dossier(conn: Connection, asset_id: str, caller: Caller) -> tuple
 
 
 async def settle(
-    conn: Connection, caller: Caller, outcome: Outcome, data_type: str, blobs: BlobRepository | None = None
+    conn: Connection,
+    caller: Caller,
+    outcome: Outcome,
+    data_type: str,
+    blobs: BlobRepository | None = None,
+    external: ExternalJobs | None = None,
 ) -> None:
     """Write an outcome; an outcome without acts changes nothing.
 
@@ -70,6 +76,7 @@ async def settle(
         outcome: What becomes of the asset.
         data_type: Of the asset.
         blobs: Where lists of tiles lie.
+        external: Starts what the outcome needs in the external zone; None where nothing leaves.
 
     Raises:
         CatalogueEntryMissing: a version that enters the catalogue has no document for it.
@@ -88,6 +95,8 @@ async def settle(
     for act in outcome.acts:
         await AuditRepository(conn).add(_audit_entry(caller, outcome, act, entries))
     tiles = {n: await _tiles_of(entries[n], blobs) for n in outcome.entering()}
+    if external is not None:
+        await external.follow(conn, outcome)
     await _catalogue(conn, outcome, entries, data_type, tiles)
 
 

@@ -48,7 +48,7 @@ class StatusService:
         _, shown = await self._visible(caller, asset_id)
         async with transaction(self._pool) as conn:
             decisions = await AuditRepository(conn).decisions(asset_id)
-        return VersionList(versions=[version_view(version, caller, decisions) for version in shown])
+        return VersionList(versions=[version_view(version, caller, decisions, self._urls) for version in shown])
 
     async def asset(self, caller: Caller, asset_id: str) -> AssetView:
         """Return an asset of which the caller may know at least one version."""

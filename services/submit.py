@@ -32,7 +32,8 @@ from repositories.platforms import PlatformRepository
 from repositories.requests import KnownRequest, NewRequest, RequestRepository, WorkingRequest
 from services import source_secrets
 from services.checked_submit import CheckedSubmit
-from services.publish import JobCreator, start_jobs
+from services.job_creator import JobCreator
+from services.publish import start_jobs
 from services.quotas import check_open, take_call
 
 Json = dict[str, Any]

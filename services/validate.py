@@ -16,7 +16,7 @@ from core.submission import VALIDATE_WORKFLOWS
 from repositories.database import AsyncPool, transaction
 from repositories.payloads import PayloadStore
 from services.checked_submit import CheckedSubmit
-from services.publish import JobCreator
+from services.job_creator import JobCreator
 from services.source_secrets import SOURCE_INPUT
 from services.submit import SubmitService
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.handlers_catalog import HandlerSpec, RunMode
-from core.ports import BlobRepository, TaskReceiver
+from core.ports import BlobRepository, ExternalExport, TaskReceiver
 from core.wire import Capacity, ReleaseRequest, WorkerIdentity
 from edge.fetching import SourceClient
+from handlers.context import NO_ZONE
 from repositories.payloads import PayloadStore
 from worker.capacity import Machine
 from worker.child_process import ChildSettings
@@ -55,6 +56,8 @@ class Outside:
     implementations: Mapping[str, str]
     sources: SourceClient | None = None
     """For handlers that fetch; None when this process has none."""
+    external: ExternalExport = NO_ZONE
+    """For handlers that copy public versions outside."""
     import_paths: tuple[str, ...] = ()
     """Put before `sys.path` of subprocesses; for handlers that live elsewhere."""
     listens: Callable[[], bool | None] = lambda: None
@@ -209,6 +212,7 @@ class Worker:
                 open_transaction=self._outside.open_transaction,
                 logger=self._logger,
                 sources=self._outside.sources,
+                external=self._outside.external,
             )
         )
 

@@ -13,11 +13,11 @@ from pydantic import BaseModel, ValidationError
 
 from core.errors import Classification, ErrorDetail, Finding, GeodagError, ParameterInvalid
 from core.handlers_catalog import RunMode
-from core.ports import BlobRef, BlobRepository
+from core.ports import BlobRef, BlobRepository, ExternalExport
 from core.wire import Json, TaskMessage, TaskResult, TaskStatus
 from edge.fetching import SourceClient
 from edge.peeking import peek
-from handlers.context import Checkpoint, Fetch, InlineContext, Outcome, TaskCancelled, TaskInfo, no_fetch
+from handlers.context import NO_ZONE, Checkpoint, Fetch, InlineContext, Outcome, TaskCancelled, TaskInfo, no_fetch
 from handlers.failures import INTERNAL, TIMEOUT, error_of, out_of_memory
 from handlers.json_values import to_json
 from handlers.registry import WALKS, resolve
@@ -50,6 +50,7 @@ class Tools:
     open_transaction: OpenTransaction
     logger: logging.Logger
     sources: SourceClient | None = None
+    external: ExternalExport = NO_ZONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,7 @@ class Executor:
             write_journal=self._tools.journal.write,
             stop=task.stop,
             fetch=self._fetch_of(task),
+            external=self._tools.external,
         )
 
     def _fetch_of(self, task: RunningTask) -> Fetch:

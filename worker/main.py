@@ -12,14 +12,16 @@ from psycopg import AsyncConnection
 from core.errors import GeodagError
 from core.handlers_catalog import CATALOG
 from core.outgoing import OutgoingPolicy
-from core.ports import TaskReceiver
+from core.ports import BlobRepository, ExternalExport, TaskReceiver
 from edge.fetching import SourceClient
 from edge.heap import settle_heap
 from handlers.registry import IMPLEMENTATIONS
 from messaging.postgres import PostgresTaskReceiver
 from repositories.blobs import open_blobs
+from repositories.data_factory import RESOURCE, DataFactoryExport
 from repositories.database import async_pool, listen
 from repositories.engine_pool import queue_connection
+from repositories.external_zone import CopyExport
 from repositories.logs import setup_logging
 from worker.app import Outside, Worker
 from worker.settings import WorkerSettings
@@ -59,6 +61,7 @@ async def serve(settings: WorkerSettings) -> None:
             blobs=blobs,
             sources=SourceClient(policy, blobs, settings.source_max_bytes),
             open_transaction=fenced(pool),
+            external=external_zone(settings, blobs),
             catalog=CATALOG,
             implementations=IMPLEMENTATIONS,
             listens=lambda: receiver.hears,
@@ -76,6 +79,18 @@ def service_bus_receiver(settings: WorkerSettings) -> TaskReceiver:
 
     bus = ServiceBus.of(settings)
     return ServiceBusTaskReceiver(bus.reader(settings.worker_queue), closing=bus.close)
+
+
+def external_zone(settings: WorkerSettings, blobs: BlobRepository) -> ExternalExport:
+    """Return what copies public versions outside: the factory that the settings name, or ourselves."""
+    identity = settings.identity
+    if settings.adf_factory_id is None or identity is None:
+        return CopyExport(blobs)
+
+    async def token() -> str:
+        return (await asyncio.to_thread(identity.token, RESOURCE)).text
+
+    return DataFactoryExport(blobs, settings.adf_factory_id, settings.adf_pipeline, token, settings.adf_endpoint)
 
 
 def _leave(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

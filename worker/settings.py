@@ -43,6 +43,17 @@ class WorkerSettings(QueueSettings, BlobSettings):
         description="Comma-separated base URLs of single orchestrators, like DAG_CALLBACK_URL: at each of them slots "
         "stand open for the tasks that it makes. Default: those of DAG_CALLBACK_URL.",
     )
+    adf_factory_id: str | None = Field(
+        None,
+        pattern=r"^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.DataFactory/factories/[^/]+$",
+        description="Data Factory that copies public versions outside. Default: the worker copies by itself.",
+    )
+    adf_pipeline: str = Field("geodag-export", min_length=1, description="Its pipeline that copies one file.")
+    adf_endpoint: str = Field(
+        "https://management.azure.com",
+        pattern=r"^(https://|http://127\.0\.0\.1[:/])",
+        description="Where Azure's management answers; other clouds have another.",
+    )
     source_max_bytes: int = Field(50 * 1024**3, gt=0, description="Largest file that is fetched from a URL.")
     source_allow_loopback: bool = Field(
         False, description="Lets sources lie at 127.0.0.1 over http; for a stack on one machine."
@@ -75,6 +86,13 @@ class WorkerSettings(QueueSettings, BlobSettings):
         """The scratch folder is emptied, so nothing else may lie in it."""
         if self.worker_state_dir.is_relative_to(self.worker_scratch_dir):
             raise ValueError("WORKER_STATE_DIR must not lie in WORKER_SCRATCH_DIR, which is emptied at every start")
+        return self
+
+    @model_validator(mode="after")
+    def _factory_by_identity(self) -> Self:
+        """Nothing falls back from a factory to copies of our own."""
+        if self.adf_factory_id is not None and not self.use_managed_identity:
+            raise ValueError("ADF_FACTORY_ID needs USE_MANAGED_IDENTITY")
         return self
 
     @property

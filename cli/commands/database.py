@@ -1,21 +1,27 @@
-"""`geodag db`: the schema of the local database."""
+"""`geodag db`: schema, backup, restore and verification of the local database."""
 
-from typing import Any
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from psycopg import AsyncConnection
 
 from cli.errors import Unreachable
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import key_value_table, show
+from cli.output import key_value_table, row_table, show
+from cli.stack import backup as backups
 from cli.stack.cluster import Cluster
 from cli.stack.credentials import ensure_credentials
+from cli.stack.layout import Home
+from repositories.blobs_folder import FolderBlobRepository
+from repositories.verification import Missing, missing
 
-app = typer.Typer(no_args_is_help=True, help="The schema of the local database.")
-
-
-@app.callback()
-def database() -> None:
-    """Keep `deploy` a subcommand while it is the only one."""
+app = typer.Typer(no_args_is_help=True, help="The local database: its schema, backups, whether it is whole.")
 
 
 @app.command()
@@ -31,3 +37,59 @@ def deploy(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
         "pgstac": deployed.pgstac,
     }
     show(rows, key_value_table("Deployed", rows), as_json=as_json)
+
+
+@app.command()
+def backup(
+    target: Annotated[Path, typer.Argument(help="File to write.", dir_okay=False)],
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a consistent backup, also while the platform works."""
+    with _running(home) as cluster:
+        rows: dict[str, Any] = {"file": str(target), "size_bytes": backups.backup(cluster, target.absolute())}
+    show(rows, key_value_table("Backup", rows), as_json=as_json)
+
+
+@app.command()
+def restore(
+    source: Annotated[Path, typer.Argument(help="File that `backup` wrote.", exists=True, dir_okay=False)],
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a backup in the database's place; the platform must be down. The old database stays under another name."""
+    keep_as = f"geodag_before_{datetime.now(UTC):%Y%m%d_%H%M%S}"
+    with _running(home) as cluster:
+        kept = backups.restore(cluster, source.absolute(), keep_as=keep_as)
+        cluster.deploy(ensure_credentials(home.resolve()).passwords)
+    rows: dict[str, Any] = {"restored": str(source), "old_database": kept}
+    show(rows, key_value_table("Restored; now geodag db verify", rows), as_json=as_json)
+
+
+@app.command()
+def verify(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+    """Say what the database names and what is not there: schema, files of versions, items of the catalogue."""
+    with _running(home) as cluster:
+        found = asyncio.run(_missing(cluster, Home(home.resolve()).blobs))
+    rows = [asdict(one) for one in found]
+    show(rows, row_table("Missing", ("kind", "name", "detail"), rows), as_json=as_json)
+    raise typer.Exit(1 if rows else 0)
+
+
+async def _missing(cluster: Cluster, blobs: Path) -> list[Missing]:
+    async with await AsyncConnection.connect(cluster.admin_conninfo("geodag"), autocommit=True) as conn:
+        return await missing(conn, FolderBlobRepository(blobs))
+
+
+@contextmanager
+def _running(home: Path) -> Iterator[Cluster]:
+    """Give the cluster, started for as long as it is needed when the platform is down."""
+    cluster = Cluster(home.resolve())
+    if cluster.is_running():
+        yield cluster
+        return
+    cluster.start()
+    try:
+        yield cluster
+    finally:
+        cluster.stop()

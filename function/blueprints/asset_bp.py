@@ -74,7 +74,9 @@ class AssetEndpoints:
         """Answer with the versions of an asset, oldest first."""
         caller, asset, shown = await self._visible(req)
         decisions = await self._gateway.queries.decisions([asset.asset_id])
-        return json_answer(req, VersionList(versions=[version_view(one, caller, decisions) for one in shown]))
+        return json_answer(
+            req, VersionList(versions=[version_view(one, caller, decisions, self._gateway.urls) for one in shown])
+        )
 
     async def version(self, req: func.HttpRequest) -> func.HttpResponse:
         """Answer with one version and its validation report."""
@@ -122,7 +124,7 @@ class AssetEndpoints:
         caller, asset, shown = await self._visible(req)
         version = self._version(shown, asset.latest_approved_version_ordinal if ordinal is None else ordinal)
         decisions = await self._gateway.queries.decisions([asset.asset_id])
-        return json_answer(req, version_view(version, caller, decisions))
+        return json_answer(req, version_view(version, caller, decisions, self._gateway.urls))
 
     def _version(self, shown: Sequence[VersionRow], wanted: int | None) -> VersionRow:
         version = next((v for v in shown if v.version_ordinal == wanted), None)

@@ -13,6 +13,7 @@ param entraAudience string
 param entraJwksUrl string
 param publicGatewayUrl string
 param publicServingUrl string
+param publicExternalUrl string
 param insightsConnection string
 param workspaceId string
 
@@ -48,13 +49,14 @@ var gatewaySettings = {
   GATEWAY_SERVING_URLS: servingUrl
   PUBLIC_GATEWAY_URL: publicGatewayUrl
   PUBLIC_SERVING_URL: publicServingUrl
+  PUBLIC_EXTERNAL_URL: publicExternalUrl
 }
 
 resource account 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   name: '${prefix}functions'
   location: location
   kind: 'StorageV2'
-  sku: { name: 'Standard_LRS' }
+  sku: { name: 'Standard_ZRS' }
   properties: {
     allowBlobPublicAccess: false
     allowSharedKeyAccess: false
@@ -90,7 +92,7 @@ resource plan 'Microsoft.Web/serverfarms@2023-12-01' = {
   location: location
   kind: 'functionapp'
   sku: { name: 'FC1', tier: 'FlexConsumption' }
-  properties: { reserved: true }
+  properties: { reserved: true, zoneRedundant: true }
 }
 
 resource gateway 'Microsoft.Web/sites@2023-12-01' = {

@@ -19,6 +19,8 @@ param entraPlatformsJson string
 param publicGatewayUrl string
 param publicOrchestratorUrl string
 param publicServingUrl string
+param publicExternalUrl string
+param exportsExternally bool
 param insightsConnection string
 param workspaceId string
 
@@ -72,6 +74,8 @@ var orchestratorSettings = union(commonSettings, {
   SECRETS_KEY: '@Microsoft.KeyVault(SecretUri=${vaultUri}/secrets-key)'
   PUBLIC_GATEWAY_URL: publicGatewayUrl
   PUBLIC_ORCHESTRATOR_URL: publicOrchestratorUrl
+  PUBLIC_EXTERNAL_URL: publicExternalUrl
+  EXTERNAL_EXPORT: string(exportsExternally)
 })
 
 var servingSettings = union(commonSettings, {
@@ -87,7 +91,7 @@ resource plan 'Microsoft.Web/serverfarms@2023-12-01' = {
   location: location
   kind: 'linux'
   sku: { name: skuName, capacity: max(orchestratorInstances, servingInstances) }
-  properties: { reserved: true }
+  properties: { reserved: true, zoneRedundant: max(orchestratorInstances, servingInstances) > 1 }
 }
 
 resource orchestrator 'Microsoft.Web/sites@2023-12-01' = {
@@ -188,6 +192,7 @@ resource orchestratorLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-prev
     logs: [
       { category: 'AppServiceConsoleLogs', enabled: true }
       { category: 'AppServicePlatformLogs', enabled: true }
+      { category: 'AppServiceHTTPLogs', enabled: true }
     ]
   }
 }
@@ -200,6 +205,7 @@ resource servingLogs 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' 
     logs: [
       { category: 'AppServiceConsoleLogs', enabled: true }
       { category: 'AppServicePlatformLogs', enabled: true }
+      { category: 'AppServiceHTTPLogs', enabled: true }
     ]
   }
 }

@@ -15,6 +15,7 @@ param deployIdentityId string
 param deployClientId string
 param databaseHost string
 param orchestratorUrl string
+param dataFactoryId string
 
 var server = '${prefix}acr.azurecr.io'
 var vaultUri = 'https://${prefix}-vault${environment().suffixes.keyvaultDns}/secrets'
@@ -37,6 +38,7 @@ var workerSettings = {
   WORKER_STATE_DIR: '/var/lib/geodag/state'
   WORKER_SCRATCH_DIR: '/var/lib/geodag/scratch'
   DAG_CALLBACK_URL: '${orchestratorUrl}/api/v1/callbacks'
+  ADF_FACTORY_ID: dataFactoryId
 }
 var lightSettings = union(workerSettings, {
   WORKER_TYPE: 'light'

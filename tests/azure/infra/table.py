@@ -133,6 +133,8 @@ DEFAULTS_ARE_RIGHT = {
     "SERVICE_BUS_CA_FILE": "for peers",
     "SERVICE_BUS_JOBS_QUEUE": "",
     "SERVICE_BUS_MAX_UNCLAIMED": "",
+    "ADF_PIPELINE": "",
+    "ADF_ENDPOINT": "other clouds have another",
     "WORKER_ID": "one of its own at every start",
     "WORKER_HEARTBEAT_SECONDS": "",
     "WORKER_TASK_MEMORY_BYTES": "",

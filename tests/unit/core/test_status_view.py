@@ -170,7 +170,7 @@ def test_lists_hold_what_each_caller_may_know_of() -> None:
 def test_a_version_is_told_with_its_ways_out_and_without_inner_errors() -> None:
     error = ErrorDetail(code="INTERNAL", message="host db-1").model_dump(mode="json")
     row = version(1, ApprovalState.PENDING_REVIEW, processing_state="failed", error=error)
-    view = version_view(row, SUBMITTER, []).model_dump(mode="json")
+    view = version_view(row, SUBMITTER, [], URLS).model_dump(mode="json")
     assert (view["next_actions"], view["error"]["code"], "db-1" in str(view)) == (WAYS_OUT, "INTERNAL", False)
     assert view["created_at"] == "2026-01-01T00:00:00Z"
 
@@ -202,7 +202,7 @@ def test_next_actions_are_those_of_who_asks(
     caller: Caller, approval: str, processing: str, expected: list[str]
 ) -> None:
     row = version(1, ApprovalState(approval), processing_state=processing)
-    assert version_view(row, caller, []).next_actions == expected
+    assert version_view(row, caller, [], URLS).next_actions == expected
     told = status_view(facts(review=approval, processing_state=processing), caller, URLS)
     assert told.next_actions == expected
 
@@ -217,7 +217,7 @@ def test_decisions_are_told_to_those_who_take_part_without_the_names_of_reviewer
     seen = {
         caller.subject: [
             (one.revision, one.decision, one.decided_by, one.role, one.reason)
-            for one in version_view(version(1, ApprovalState.REVOKED), caller, rows).decisions
+            for one in version_view(version(1, ApprovalState.REVOKED), caller, rows, URLS).decisions
         ]
         for caller in (SUBMITTER, REVIEWER, READER)
     }
@@ -226,3 +226,12 @@ def test_decisions_are_told_to_those_who_take_part_without_the_names_of_reviewer
         "rob": [(1, "rejected", "rob", "reviewer", "feet"), (2, "superseded", "sue", "submitter", "feet")],
         "rita": [],
     }
+
+
+def test_the_external_url_is_where_the_copy_lies_once_there_is_one() -> None:
+    outside = PublicUrls("https://gateway.test", external="https://files.test")
+    path = "external/aaa/0/r1/0123/my cog.tif"
+    shown = version(0, ApprovalState.APPROVED, external_blob_path=path)
+    assert version_view(shown, SUBMITTER, [], outside).external_url == "https://files.test/aaa/0/r1/0123/my%20cog.tif"
+    assert version_view(shown, SUBMITTER, [], URLS).external_url is None
+    assert version_view(version(0, ApprovalState.APPROVED), SUBMITTER, [], outside).external_url is None

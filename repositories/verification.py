@@ -1,0 +1,100 @@
+"""Whether a database is whole beside its blobs, as after a restore: what it names and what is not there."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+from core.errors import DataError
+from core.ports import BlobRef, BlobRepository
+from repositories import migrate
+
+Connection = AsyncConnection[Any]
+AT_A_TIME: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something that the database names and that is not there, or not as it says."""
+
+    kind: str
+    """schema, blob or catalogue."""
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A blob that a version names."""
+
+    version: str
+    path: str
+    size_bytes: int | None
+
+
+async def missing(conn: Connection, blobs: BlobRepository) -> list[Missing]:
+    """Return everything that is missing: a schema of this build, files of versions, items of what is published."""
+    found = await _schema(conn)
+    if found:
+        return found
+    named = await _named(conn)
+    for start in range(0, len(named), AT_A_TIME):
+        looks = (_look(blobs, one) for one in named[start : start + AT_A_TIME])
+        found += [one for one in await asyncio.gather(*looks) if one is not None]
+    return found + await _catalogue(conn)
+
+
+async def _schema(conn: Connection) -> list[Missing]:
+    state = await migrate.status(conn)
+    wrong = [*(("pending", name) for name in state.pending), *(("changed", name) for name in state.changed)]
+    if state.pgstac_installed != state.pgstac_wanted:
+        wrong.append((f"pgstac {state.pgstac_installed}, expected {state.pgstac_wanted}", "pgstac"))
+    return [Missing("schema", name, detail) for detail, name in wrong]
+
+
+async def _named(conn: Connection) -> Sequence[Named]:
+    async with conn.cursor(row_factory=class_row(Named)) as cursor:
+        await cursor.execute(
+            """
+            SELECT v.asset_id || ' v' || v.version_ordinal AS version, p.path,
+                   CASE WHEN p.path = v.tiles_path THEN NULL ELSE v.blob_size_bytes END AS size_bytes
+            FROM dagapp.asset_versions AS v JOIN dagapp.geospatial_assets AS a USING (asset_id)
+            CROSS JOIN LATERAL unnest(ARRAY[v.blob_path, v.tiles_path, v.external_blob_path]) AS p (path)
+            WHERE v.deleted_at IS NULL AND a.deleted_at IS NULL AND p.path IS NOT NULL
+            ORDER BY 1, 2
+            """
+        )
+        return await cursor.fetchall()
+
+
+async def _look(blobs: BlobRepository, one: Named) -> Missing | None:
+    try:
+        info = await blobs.stat(BlobRef.parse(one.path))
+    except DataError as error:
+        return Missing("blob", one.path, f"{one.version}: {error.detail.code}")
+    if one.size_bytes is not None and info.size_bytes != one.size_bytes:
+        return Missing("blob", one.path, f"{one.version}: {info.size_bytes} bytes, expected {one.size_bytes}")
+    return None
+
+
+async def _catalogue(conn: Connection) -> list[Missing]:
+    """Return published versions without an item, and items of versions that are not published."""
+    cursor = await conn.execute(
+        """
+        WITH published AS (
+            SELECT v.stac_item_id AS id
+            FROM dagapp.asset_versions AS v JOIN dagapp.geospatial_assets AS a USING (asset_id)
+            WHERE v.approval_state = 'approved' AND a.clearance_state <> 'uncleared'
+              AND v.deleted_at IS NULL AND a.deleted_at IS NULL AND v.stac_item_id IS NOT NULL),
+        ours AS (
+            SELECT i.id FROM pgstac.items AS i JOIN dagapp.asset_versions AS v ON v.stac_item_id = i.id)
+        SELECT coalesce(p.id, o.id),
+               CASE WHEN o.id IS NULL THEN 'published, not in the catalogue' ELSE 'in the catalogue, not published' END
+        FROM published AS p FULL JOIN ours AS o ON o.id = p.id
+        WHERE p.id IS NULL OR o.id IS NULL ORDER BY 1
+        """
+    )
+    return [Missing("catalogue", str(row[0]), str(row[1])) for row in await cursor.fetchall()]

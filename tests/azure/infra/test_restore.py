@@ -1,0 +1,118 @@
+"""The restore drill: a backup taken under load comes back whole, and what is missing beside it is named."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+from typer.testing import CliRunner
+
+from cli.main import app
+from cli.stack import backup as backups
+from cli.stack.cluster import TEST_CONFIG, Cluster, ClusterError
+from cli.stack.credentials import ensure_credentials
+from repositories import roles
+from repositories.blobs_folder import FolderBlobRepository
+from repositories.database import async_pool
+from repositories.verification import Missing, missing
+from tests.support.business import Business
+from tests.support.databases import Database, Server
+
+
+async def whole(database: Database, root: Path) -> list[Missing]:
+    async with await AsyncConnection.connect(database.admin, autocommit=True) as conn:
+        return await missing(conn, FolderBlobRepository(root))
+
+
+async def test_a_backup_under_load_restores_into_a_consistent_platform(
+    server: Server, database: Database, tmp_path: Path
+) -> None:
+    dump, root = tmp_path / "dump", tmp_path / "blobs"
+    for zone in ("bronze", "silver", "external"):
+        (root / zone).mkdir(parents=True)
+    async with async_pool(database.conninfo(roles.ORCHESTRATOR), name="drill", min_size=1, max_size=4) as pool:
+        business = Business(pool, root)
+        published = await business.approved("ouo")
+        row = await business.row(published)
+        business.put(row["blob_path"].partition("/")[2], b"x" * row["blob_size_bytes"], "silver")
+        assert await whole(database, root) == []
+
+        async def load() -> None:
+            while True:
+                await business.engine.create("echo_test", {"message": "load"})
+
+        running = asyncio.create_task(load())
+        await asyncio.to_thread(backups.backup, server.cluster, dump, database.name)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        late = await business.approved("ouo", version_label="V2")
+        with pytest.raises(ClusterError, match="connections use"):
+            await asyncio.to_thread(backups.restore, server.cluster, dump, database.name)
+
+    kept = await asyncio.to_thread(backups.restore, server.cluster, dump, database.name, f"{database.name}_old")
+    assert kept == f"{database.name}_old"
+    assert await whole(database, root) == []
+    async with async_pool(database.conninfo(roles.ORCHESTRATOR), name="drill", min_size=1, max_size=4) as pool:
+        again = Business(pool, root)
+        versions = await again.engine.query("SELECT version_label FROM dagapp.asset_versions")
+        assert versions == [{"version_label": "V1"}]
+        jobs = await again.engine.query("SELECT job_id FROM dagapp.dag_jobs WHERE status NOT IN ('COMPLETED')")
+        nodes = await again.engine.query(
+            "SELECT DISTINCT job_id FROM dagapp.dag_node_states WHERE job_id = ANY(%s)", [one["job_id"] for one in jobs]
+        )
+        assert len(jobs) == len(nodes) > 0
+        assert (await again.approved("ouo", version_label="V2")).version_ordinal == late.version_ordinal
+    with psycopg.connect(server.cluster.admin_conninfo(), autocommit=True) as admin:
+        admin.execute(f'DROP DATABASE "{kept}"')
+
+
+async def test_what_is_missing_beside_a_database_is_named(database: Database, tmp_path: Path) -> None:
+    async with async_pool(database.conninfo(roles.ORCHESTRATOR), name="drill", min_size=1, max_size=4) as pool:
+        business = Business(pool, tmp_path)
+        published = await business.approved("ouo")
+        row = await business.row(published)
+    with psycopg.connect(database.admin) as admin:
+        admin.execute("UPDATE dagapp.asset_versions SET external_blob_path = 'external/a/b/c.tif'")
+        admin.execute("DELETE FROM pgstac.items")
+    found = await whole(database, tmp_path)
+    version = f"{published.asset_id} v0"
+    assert found == [
+        Missing("blob", "external/a/b/c.tif", f"{version}: FILE_NOT_FOUND"),
+        Missing("blob", row["blob_path"], f"{version}: FILE_NOT_FOUND"),
+        Missing("catalogue", row["stac_item_id"], "published, not in the catalogue"),
+    ]
+    business.put(row["blob_path"].partition("/")[2], b"short", "silver")
+    assert (await whole(database, tmp_path))[1].detail == f"{version}: 5 bytes, expected 1234"
+    with psycopg.connect(database.admin) as admin:
+        admin.execute("DELETE FROM dagapp.schema_migrations WHERE number = 27")
+    assert (await whole(database, tmp_path))[0].kind == "schema"
+
+
+def test_a_broken_dump_changes_nothing(server: Server, database: Database, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"PGDMP is not enough")
+    with pytest.raises(ClusterError, match="pg_restore ended with 1"):
+        backups.restore(server.cluster, broken, database.name)
+    with psycopg.connect(database.admin) as admin:
+        assert admin.execute("SELECT count(*) FROM dagapp.schema_migrations").fetchone()
+    with pytest.raises(ClusterError, match="pg_dump ended with 1"):
+        backups.backup(server.cluster, tmp_path / "out", "no_such_database")
+    assert [path.name for path in tmp_path.iterdir()] == ["broken"]
+
+
+def test_the_commands_start_a_stopped_cluster_for_as_long_as_they_need_it(open_folder: Path, tmp_path: Path) -> None:
+    home, dump = str(open_folder), str(tmp_path / "dump")
+    cluster = Cluster(open_folder, config=TEST_CONFIG)
+    cluster.start()
+    try:
+        cluster.deploy(ensure_credentials(open_folder).passwords)
+        cluster.stop()
+        for words in (("backup", dump), ("restore", dump), ("verify",)):
+            done = CliRunner().invoke(app, ["db", *words, "--home", home, "--json"])
+            assert done.exit_code == 0, (words, done.output)
+            assert not cluster.is_running()
+    finally:
+        cluster.destroy()
