@@ -32,7 +32,7 @@ def located(path: str, urls: Mapping[str, str] | None = None) -> BlobRef:
     """Return the blob that a node's param names: `container/name`, or its address in the storage account of its zone.
 
     Addresses of others, virtual files of GDAL and local paths (spec 9.4) are no blobs: whoever needs one fetches it
-    through the guard first (ADR 11).
+    through the guard first (ADR 12).
 
     Raises:
         ParameterInvalid: on field `blob_name`.
