@@ -34,7 +34,7 @@ class OrchestratorRepository:
         return [row[0] for row in await cursor.fetchall()]
 
     async def end_silent_transactions(self, silent_seconds: float) -> int:
-        """End sessions of this role that hold a transaction open and wait for a client that says nothing.
+        """End this role's sessions of this database that hold a transaction open for a client that says nothing.
 
         A client that is stopped after a part of its statements left waits without being "idle in transaction", so none
         of the server's own time-outs frees the rows that it has locked.
@@ -42,8 +42,9 @@ class OrchestratorRepository:
         cursor = await self._conn.execute(
             """
             SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-            WHERE usename = current_user AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
-                AND wait_event = 'ClientRead' AND state_change < dagapp.clock() - make_interval(secs => %s)
+            WHERE usename = current_user AND datname = current_database() AND pid <> pg_backend_pid()
+                AND xact_start IS NOT NULL AND wait_event = 'ClientRead'
+                AND state_change < dagapp.clock() - make_interval(secs => %s)
             """,
             (silent_seconds,),
         )

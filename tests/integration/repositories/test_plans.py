@@ -20,6 +20,7 @@ from repositories.piped import PipedCursor
 from services.work import pipelined
 from tests.support.databases import Database
 from tests.support.engine import Engine, HandWorker, beats_of
+from tests.support.plans import repeatable
 
 ROWS = 4000
 VISITS = 120
@@ -148,7 +149,7 @@ def scans(plan: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
 async def explain(database: Database, role: str, query: str, values: Any) -> list[str]:
     """Run a statement under EXPLAIN, roll it back, and return what is wrong with its scans."""
     async with await AsyncConnection.connect(database.conninfo(role), prepare_threshold=None) as conn:
-        cursor = await conn.execute(f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {query}".encode(), values)
+        cursor = await conn.execute(f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {repeatable(query)}".encode(), values)
         (plans,) = await cursor.fetchone() or ([],)
         await conn.rollback()
     return [

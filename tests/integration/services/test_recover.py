@@ -2,13 +2,17 @@
 
 import asyncio
 
+import psycopg
 import pytest
+from psycopg import AsyncConnection
 
 from core.errors import DatabaseUnavailable
 from repositories.jobs import DueJob, JobRepository
+from repositories.orchestrators import OrchestratorRepository
 from services.advance import Ownership
 from services.recover import OutageGuard, RecoverService
 from services.work import pipelined
+from tests.support.databases import Database, Server
 from tests.support.engine import Engine, HandWorker
 from tests.support.waiting import await_until
 
@@ -230,3 +234,19 @@ def test_an_instance_that_was_stopped_trusts_nothing_before_its_next_heartbeat()
     beat_until(one, 0.0, 40.0)
     assert not one.may_expire_leases(100.0)
     assert not one.may_reclaim(100.0)
+
+
+async def test_silent_transactions_of_another_database_are_none_of_ours(database: Database, server: Server) -> None:
+    elsewhere = server.clone()
+    async with (
+        await AsyncConnection.connect(elsewhere.conninfo()) as theirs,
+        await AsyncConnection.connect(database.conninfo()) as silent,
+        await AsyncConnection.connect(database.conninfo()) as own,
+    ):
+        for one in (theirs, silent):
+            await one.execute("SELECT 1")
+        assert await OrchestratorRepository(own).end_silent_transactions(0.0) == 1
+        await theirs.execute("SELECT 1")
+        with pytest.raises(psycopg.OperationalError):
+            await silent.execute("SELECT 1")
+    server.drop(elsewhere)
