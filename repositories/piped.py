@@ -132,7 +132,8 @@ class Pipe:
         while (result := await self._next()) is not None:
             if result.status not in _GOOD:
                 failed = failed or result
-            self._takers.popleft()(result)
+            if self._takers:  # else it is the farewell of a server that answered all before
+                self._takers.popleft()(result)
         if failed is not None:
             raise errors.error_from_result(failed, encoding=self._encoding)
 

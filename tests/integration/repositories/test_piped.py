@@ -197,6 +197,26 @@ async def test_a_lost_server_is_an_operational_error(conn: PipedConnection, data
     assert conn.closed
 
 
+async def test_a_server_lost_after_its_last_answer_is_an_operational_error(
+    conn: PipedConnection, database: Database
+) -> None:
+    """Its farewell is one answer more than there were statements."""
+
+    async def lose() -> None:
+        async with conn.piped():
+            cursor = await conn.execute("SELECT 1")
+            conn.pgconn.send_flush_request()
+            conn.pgconn.flush()
+            async with await psycopg.AsyncConnection.connect(database.conninfo(), autocommit=True) as other:
+                ended = await other.execute("SELECT pg_terminate_backend(%s, 10000)", (conn.info.backend_pid,))
+                assert await ended.fetchone() == (True,)
+            await cursor.fetchall()
+
+    with pytest.raises(psycopg.OperationalError):
+        await lose()
+    assert conn.closed
+
+
 async def test_statements_and_answers_larger_than_any_buffer_pass_both_ways(conn: PipedConnection) -> None:
     large = "x" * 8_000_000
     async with conn.piped():
