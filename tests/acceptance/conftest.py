@@ -26,6 +26,15 @@ SMALL_TILES = "small_tiles"
 BROKEN_WORKFLOW = "workflow_id: broken\nnodes: [this is not a mapping\n"
 
 
+LONGEST = ("test_up", "test_phases", "test_raster_cases", "test_tiles_survive", "test_tiled", "test_bad_input")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no platform is left alone with one of them at the end."""
+    rank = {f"tests/acceptance/{name}.py": at - len(LONGEST) for at, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], 0))
+
+
 @pytest.fixture(scope="session")
 def home() -> Iterator[Path]:
     """Yield a folder that PostgreSQL's unprivileged account may enter, unlike pytest's own."""
