@@ -1,5 +1,6 @@
 """Cases of group D on Service Bus: lock-lost, duplicate-delivery, poison-message, token-expiry."""
 
+import contextlib
 import time
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from azure.servicebus.aio import ServiceBusClient
 from core.statuses import JobStatus
 from core.wire import ClaimOutcome
 from messaging.postgres import PostgresTaskQueue
-from messaging.servicebus import Outgoing, ServiceBus
+from messaging.servicebus import Outgoing, QueueUnavailable, ServiceBus
 from repositories.database import AsyncPool, transaction
 from tests.peers.servicebus.auth import Claim, Directory
 from tests.peers.servicebus.faults import Action, Fault, Step
@@ -172,15 +173,16 @@ async def test_tokens_that_end_while_messages_flow_lose_none(database: Database,
         side = BusSide(database, pool, peer, bus)
         side.start_relay()
         receiver, ended = side.receiver(), time.monotonic() + 12
-        sent, got = 0, 0
-        while time.monotonic() < ended or got < sent:
+        sent, got = 0, set[str]()
+        while time.monotonic() < ended or len(got) < sent:
             if time.monotonic() < ended:
                 async with transaction(pool) as conn:
                     await PostgresTaskQueue().enqueue(conn, [message(f"n{sent}")])
                 sent += 1
             deliveries = await receiver.receive(10, 0.5)
-            await receiver.complete(deliveries)
-            got += len(deliveries)
+            with contextlib.suppress(QueueUnavailable):  # its link has just ended: they come once more
+                await receiver.complete(deliveries)
+            got.update(one.message_id for one in deliveries)
             assert time.monotonic() < ended + 30
         await side.close()
     assert credential.given >= 3
