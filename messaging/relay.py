@@ -11,9 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from core.dead_letters import TOO_LARGE
-from core.errors import PayloadTooLarge, TransientError
+from core.errors import PayloadTooLarge
 from core.ports import Delivery, TaskReceiver
-from messaging.servicebus import RECONNECT_SECONDS, Outgoing, ServiceBus
+from messaging.servicebus import Outgoing, ServiceBus
+from messaging.tireless import for_ever, reason_of
 
 log = logging.getLogger(__name__)
 
@@ -46,24 +47,20 @@ class Relay:
 
     async def run(self) -> None:
         """Pass on until cancelled; never ends because of an error."""
-        failures = 0
-        while True:
-            try:
-                await self._wait_for_room()
-                await self._pass_on(await self._outbox.receive(min(self._room, MAX_BATCH), RECEIVE_SECONDS))
-                failures, self.trouble = 0, None
-            except Exception as error:
-                known = isinstance(error, TransientError)
-                self.trouble = str(error) if known else type(error).__name__
-                log.warning(
-                    "outbox not passed on", extra={"queue": self._queue, "reason": self.trouble}, exc_info=not known
-                )
-                await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
-                failures += 1
+        await for_ever(self._turn, "outbox not passed on", {"queue": self._queue})
 
     async def close(self) -> None:
         """Unlock what was not passed on."""
         await self._outbox.close()
+
+    async def _turn(self) -> None:
+        try:
+            await self._wait_for_room()
+            await self._pass_on(await self._outbox.receive(min(self._room, MAX_BATCH), RECEIVE_SECONDS))
+        except Exception as error:
+            self.trouble = reason_of(error)
+            raise
+        self.trouble = None
 
     async def _wait_for_room(self) -> None:
         """Count again once half of what there was room for is used; wait until a tenth of all is free."""

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypedDict, TypeVar
 
-from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError
 from azure.servicebus import (
     ServiceBusMessage,
@@ -35,9 +34,9 @@ from azure.servicebus.exceptions import (
 
 from core.errors import PayloadTooLarge, TransientError
 from messaging.settings import QueueSettings
+from messaging.tireless import pause_seconds
 from repositories.credentials import IdentityCredential
 
-Credential = AsyncTokenCredential
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
 
@@ -45,7 +44,6 @@ BROKER_ERRORS: Final = (AzureError, OSError, TimeoutError, asyncio.IncompleteRea
 LOST: Final = (MessageLockLostError, MessageNotFoundError, ValueError)
 """The message is no longer in this receiver's hands; a ValueError says that its link is down or it was settled."""
 TRY_SECONDS: Final = 10.0
-RECONNECT_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 UNASKED_SECONDS: Final = 4.0
 """A message that nobody fetches for so long goes back; below any lock that Service Bus grants (5 s to 5 min)."""
 MAX_REASON: Final = 1024
@@ -83,20 +81,18 @@ class ServiceBus:
         self._readers: list[QueueReader] = []
 
     @classmethod
-    def of(cls, settings: QueueSettings, credential: Credential | None = None) -> "ServiceBus":
+    def of(cls, settings: QueueSettings) -> "ServiceBus":
         """Return the namespace that settings name; with SERVICE_BUS_FQDN the process's identity enters it."""
         verify = None if settings.service_bus_ca_file is None else str(settings.service_bus_ca_file)
         if settings.service_bus_connection_string is not None:
             text = settings.service_bus_connection_string.get_secret_value()
             return cls(ServiceBusClient.from_connection_string(text, connection_verify=verify, **_PATIENCE))
-        if credential is None and settings.identity is not None:
-            credential = IdentityCredential(settings.identity)
-        if settings.service_bus_fqdn is None or credential is None:
-            raise ValueError("SERVICE_BUS_FQDN and a credential are required")
+        if settings.service_bus_fqdn is None or settings.identity is None:
+            raise ValueError("SERVICE_BUS_FQDN and a managed identity are required")
         return cls(
             ServiceBusClient(
                 settings.service_bus_fqdn,
-                credential,
+                IdentityCredential(settings.identity),
                 transport_type=TransportType.Amqp,  # without it a custom endpoint silently means websockets
                 custom_endpoint_address=settings.service_bus_custom_endpoint,
                 connection_verify=verify,
@@ -315,7 +311,7 @@ class QueueReader:
                     extra={"queue": self._queue, "error": type(error).__name__},
                     exc_info=not known,
                 )
-            await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
+            await asyncio.sleep(pause_seconds(failures))
             failures += 1
 
     async def _read(self, link: ServiceBusReceiver) -> None:

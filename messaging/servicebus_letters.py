@@ -1,16 +1,12 @@
 """What Service Bus has set aside of a queue, brought to the table that the desk of dead letters empties."""
 
-import asyncio
 import json
-import logging
 from typing import Any, Final
 
-from core.errors import TransientError
-from messaging.servicebus import RECONNECT_SECONDS, QueueReader, Received
+from messaging.servicebus import QueueReader, Received
+from messaging.tireless import for_ever
 from repositories.database import AsyncPool, transaction
 from repositories.dead_letters import DeadLetterRepository
-
-log = logging.getLogger(__name__)
 
 MAX_LETTERS: Final = 20
 RECEIVE_SECONDS: Final = 20.0
@@ -27,18 +23,7 @@ class LetterCarrier:
 
     async def run(self) -> None:
         """Carry until cancelled; never ends because of an error."""
-        failures = 0
-        while True:
-            try:
-                await self.carry(RECEIVE_SECONDS)
-                failures = 0
-            except Exception as error:
-                known = isinstance(error, TransientError)
-                log.warning(
-                    "dead letters not carried", extra={"queue": self._queue, "reason": str(error)}, exc_info=not known
-                )
-                await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
-                failures += 1
+        await for_ever(lambda: self.carry(RECEIVE_SECONDS), "dead letters not carried", {"queue": self._queue})
 
     async def carry(self, wait_seconds: float) -> int:
         """Carry what is there and return how many letters."""

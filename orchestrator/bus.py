@@ -11,7 +11,7 @@ from core.handlers_catalog import KNOWN_QUEUES
 from edge.identity import Identity
 from messaging.postgres import PostgresTaskReceiver
 from messaging.relay import Relay
-from messaging.servicebus import Credential, ServiceBus
+from messaging.servicebus import ServiceBus
 from messaging.servicebus_letters import LetterCarrier
 from orchestrator.settings import OrchestratorSettings
 from orchestrator.submissions import Submissions
@@ -46,10 +46,9 @@ class Bus:
         pool: AsyncPool,
         identity: Identity,
         submits: SubmitService,
-        credential: Credential | None = None,
     ) -> "Bus":
         """Return everything wired together, not yet connected."""
-        bus = ServiceBus.of(settings, credential)
+        bus = ServiceBus.of(settings)
         relays = [_relay(settings, owner_id, pool, bus, queue) for queue in sorted(KNOWN_QUEUES)]
         carriers = [LetterCarrier(pool, bus.reader(q, dead_letters=True), q) for q in sorted(KNOWN_QUEUES)]
         return cls(bus, relays, carriers, Submissions(bus.reader(settings.service_bus_jobs_queue), identity, submits))

@@ -15,7 +15,8 @@ from core.b2b import parse_body
 from core.errors import GeodagError, ParameterInvalid, ParameterMissing, Throttled, TransientError
 from core.identity import Caller, Role
 from edge.identity import Identity
-from messaging.servicebus import RECONNECT_SECONDS, QueueReader, QueueUnavailable, Received
+from messaging.servicebus import QueueReader, QueueUnavailable, Received
+from messaging.tireless import for_ever
 from orchestrator.auth import Authenticator
 from services.submit import SubmitService
 
@@ -41,21 +42,15 @@ class Submissions:
 
     async def run(self) -> None:
         """Take submits until cancelled; never ends because of an error."""
-        failures = 0
-        while True:
-            try:
-                received = await self._reader.receive(TOGETHER, RECEIVE_SECONDS)
-                await asyncio.gather(*(self._deal_with(one) for one in received))
-                failures = 0
-            except Exception as error:
-                known = isinstance(error, TransientError)
-                log.warning("submits not taken", extra={"reason": str(error)}, exc_info=not known)
-                await asyncio.sleep(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
-                failures += 1
+        await for_ever(self._turn, "submits not taken", {})
 
     async def close(self) -> None:
         """Give back what was not dealt with."""
         await self._reader.close()
+
+    async def _turn(self) -> None:
+        received = await self._reader.receive(TOGETHER, RECEIVE_SECONDS)
+        await asyncio.gather(*(self._deal_with(one) for one in received))
 
     async def _deal_with(self, received: Received) -> None:
         about = {"message_id": received.message_id}
