@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from core.errors import Forbidden, InvalidTransition, NotFound, ParameterMissing
 from core.identity import Caller, Role
-from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState
+from core.models.business import ApprovalState, Clearance, Exposure, GeospatialAsset, ProcessingState
 from core.statuses import Transitions
 
 
@@ -199,6 +199,18 @@ class AssetState:
     exposure: Exposure
     latest_approved_version_ordinal: int | None
     deleted: bool = False
+
+    @classmethod
+    def of(cls, asset: GeospatialAsset) -> "AssetState":
+        """Return that of an asset's row."""
+        return cls(
+            asset_id=asset.asset_id,
+            platform_id=asset.platform_id,
+            clearance_state=asset.clearance_state,
+            exposure=asset.exposure,
+            latest_approved_version_ordinal=asset.latest_approved_version_ordinal,
+            deleted=asset.deleted_at is not None,
+        )
 
     def __str__(self) -> str:
         return f"asset {self.asset_id}"

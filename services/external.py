@@ -15,7 +15,6 @@ from psycopg import AsyncConnection
 
 from core.dossier import Dossier, Outcome
 from core.lifecycle import AssetState
-from core.models.business import GeospatialAsset
 from core.models.engine import Job
 from core.statuses import JobStatus
 from repositories.assets import AssetRepository
@@ -119,18 +118,7 @@ async def _is_wanted(conn: Connection, asset_id: str, ordinal: int) -> bool:
     asset = await assets.lock(asset_id)
     if asset is None:
         return False
-    return ordinal in Dossier(_state(asset), tuple(await assets.lock_versions(asset_id))).external()
-
-
-def _state(asset: GeospatialAsset) -> AssetState:
-    return AssetState(
-        asset_id=asset.asset_id,
-        platform_id=asset.platform_id,
-        clearance_state=asset.clearance_state,
-        exposure=asset.exposure,
-        latest_approved_version_ordinal=asset.latest_approved_version_ordinal,
-        deleted=asset.deleted_at is not None,
-    )
+    return ordinal in Dossier(AssetState.of(asset), tuple(await assets.lock_versions(asset_id))).external()
 
 
 async def _record(conn: Connection, job: Job, action: str, after: Mapping[str, Any] | None) -> None:

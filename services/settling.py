@@ -49,15 +49,7 @@ async def open_dossier(conn: Connection, asset_id: str, caller: Caller) -> tuple
     asset = await assets.lock(asset_id)
     if asset is None or audiences(caller, asset.platform_id) == {Audience.ANONYMOUS}:
         raise NotFound("there is no such asset", field="asset_id", value=asset_id)
-    state = AssetState(
-        asset_id=asset.asset_id,
-        platform_id=asset.platform_id,
-        clearance_state=asset.clearance_state,
-        exposure=asset.exposure,
-        latest_approved_version_ordinal=asset.latest_approved_version_ordinal,
-        deleted=asset.deleted_at is not None,
-    )
-    return Dossier(state, tuple(await assets.lock_versions(asset_id))), asset.data_type
+    return Dossier(AssetState.of(asset), tuple(await assets.lock_versions(asset_id))), asset.data_type
 
 
 async def settle(
