@@ -1,15 +1,14 @@
 """Judges what a worker says about a task against the attempt, without any I/O."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hmac import compare_digest
 from typing import Any, assert_never
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import to_json
 
-from core.dag.json_values import MAX_DEPTH, NotJson, check_json
+from core.dag.json_values import NotJson, check_json
 from core.errors import ErrorDetail, Finding
 from core.ids import token_hash
 from core.models.engine import Attempt, TaskResultRow
@@ -136,11 +135,10 @@ def _reported(result: TaskResult, attempt: Attempt) -> dict[str, Any]:
         "metrics": _small(result.metrics),
         "outcomes": outcomes_of(result.outcomes, attempt),
     }
-    if not _is_plain(facts):
-        try:
-            check_json(facts, "result", depth=-1)  # the columns are no level of the output
-        except NotJson as error:
-            return _invalid(error.detail.message, error.detail.field)
+    try:
+        check_json(facts, "result", depth=-1)  # the columns are no level of the output
+    except NotJson as error:
+        return _invalid(error.detail.message, error.detail.field)
     if result.output_ref is not None and not is_output_of(result.output_ref, attempt.job_id, attempt.task_id):
         return _invalid(FOREIGN_REF, "output_ref")
     if len(to_json(result.output)) > LIMIT_BYTES:
@@ -148,19 +146,6 @@ def _reported(result: TaskResult, attempt: Attempt) -> dict[str, Any]:
     if facts["error"] is not None and len(to_json(facts["error"])) > LIMIT_BYTES:
         return _invalid(f"an error has at most {LIMIT_BYTES} bytes", "error")
     return facts
-
-
-def _is_plain(facts: dict[str, Any]) -> bool:
-    """Return whether what was read from JSON is nothing but what can be stored, by a look at its text."""
-    try:
-        text = to_json(facts)
-    except PydanticSerializationError:
-        return False
-    return not _ODD.search(text) and text.count(b"{") + text.count(b"[") < MAX_DEPTH
-
-
-_ODD = re.compile(rb"\\u|NaN|Infinity|[0-9]{19}")
-"""Characters that are escaped by number, numbers that are none, and very large integers: each may be allowed."""
 
 
 def _cut(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
