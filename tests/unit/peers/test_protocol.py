@@ -33,6 +33,7 @@ from tests.peers.servicebus.performatives import (
 )
 from tests.peers.servicebus.types import Array, Described, Symbol, ULong
 from tests.support.amqp_wire import Wire, message
+from tests.support.waiting import await_until
 
 KEYS = (SharedKey("owner", "k"), SharedKey("reader", "r", frozenset({Claim.LISTEN})))
 
@@ -49,6 +50,10 @@ async def wire(peer: Peer) -> Wire:
     made = Wire(peer)
     made.open_as_owner()
     return made
+
+
+async def written(wire: Wire) -> bool:
+    return bool(wire.written)
 
 
 def _condition(closing: Close | Detach) -> str:
@@ -322,9 +327,7 @@ async def test_a_token_expires_by_itself_and_a_renewed_one_lasts(peer: Peer) -> 
     wire.receive_from("other", 2)
     wire.connection.admit(Grant("other", ALL, peer.clock.now() + 60))
     wire.hear()
-    async with asyncio.timeout(5):
-        while not wire.written:  # noqa: ASYNC110 - the wire has no event
-            await asyncio.sleep(0.01)
+    await await_until(lambda: written(wire), "something written", 5)
     assert wire.hear_one(Detach).handle == 1
     wire.connection.drop()
 
@@ -417,9 +420,7 @@ async def test_a_delayed_answer_comes_later(peer: Peer, wire: Wire) -> None:
     peer.faults.add(Fault(Step.TRANSFER_IN, Action.DELAY, when="after", seconds=0.01))
     wire.say(_transfer(1))
     assert (wire.hear(), len(peer.broker.find("work").messages)) == ([], 1)
-    async with asyncio.timeout(5):
-        while not wire.written:  # noqa: ASYNC110 - the wire has no event
-            await asyncio.sleep(0.005)
+    await await_until(lambda: written(wire), "something written", 5)
     assert wire.hear_one(Disposition).state.descriptor == ACCEPTED
 
 
