@@ -152,7 +152,7 @@ def _why(client: ServiceBusClient, queue: str = "work") -> str:
     ("claims", "reason"),
     [
         ({"exp": int(time.time()) - 1}, "has expired"),
-        ({"nbf": int(time.time()) + 300}, "not valid yet"),
+        ({"nbf": int(time.time()) + 86_400}, "not valid yet"),
         ({"aud": "https://storage.azure.com"}, "another audience"),
         ({"iss": "https://login.example/elsewhere/v2.0"}, "another issuer"),
         ({"oid": "stranger"}, "no right"),
