@@ -108,11 +108,19 @@ def _left(outer: subprocess.Popen[bytes]) -> bool:
 def _innermost(outer: psutil.Process) -> psutil.Process:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        inner = [one for one in outer.children(recursive=True) if one.name().startswith("python3")]
+        inner = [one for one in outer.children(recursive=True) if _is_python(one)]
         if inner:
             return inner[0]
         time.sleep(0.05)
     raise Failed("the entry point started no Python")
+
+
+def _is_python(process: psutil.Process) -> bool:
+    """Return whether a process is Python; one of buildah's own that has just ended is not."""
+    try:
+        return process.name().startswith("python3")
+    except psutil.NoSuchProcess:
+        return False
 
 
 def look_at(container: Container, forbidden: Sequence[str]) -> None:

@@ -41,6 +41,18 @@ class BlobsKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Build:
+    """A checkout of the project, and the interpreter that finds its packages."""
+
+    build_id: str = "local"
+    root: Path = REPOSITORY
+    python: str = sys.executable
+
+
+THIS_BUILD = Build()
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """How many of each part, and settings by part name, by kind (`orchestrator`, `worker`, …) or for `all`."""
 
@@ -53,6 +65,12 @@ class Shape:
     blobs: BlobsKind = BlobsKind.FOLDERS
     broker_lock_seconds: float = 60.0
     overrides: Mapping[str, Settings] = field(default_factory=dict)
+    builds: Mapping[str, Build] = field(default_factory=dict)
+    """From which build a part runs at its next start, by its name; the others from this one."""
+
+    def build_of(self, name: str) -> Build:
+        """Return what a part runs."""
+        return self.builds.get(name, THIS_BUILD)
 
     @property
     def orchestrator_names(self) -> tuple[str, ...]:
@@ -100,11 +118,6 @@ class Home:
         return self.root / "blobs"
 
     @property
-    def workflows(self) -> Path:
-        """Return the workflow definitions of the repository."""
-        return REPOSITORY / "workflows"
-
-    @property
     def peer_settings(self) -> Path:
         """Return the file of the Service Bus peer's queues and key."""
         return self.root / "servicebus.json"
@@ -148,17 +161,17 @@ class Plan:
 
     def spec(self, name: str) -> PartSpec:
         """Return how to start one part."""
-        kind = kind_of(name)
+        kind, build = kind_of(name), self.shape.build_of(name)
         return PartSpec(
             name=name,
-            argv=self._argv(kind),
+            argv=self._argv(kind, build),
             environment=self._environment(name, kind),
             log_file=self.home.log(name),
             record_file=self.home.record(name),
-            working_directory=REPOSITORY,
+            working_directory=build.root,
         )
 
-    def _argv(self, kind: str) -> list[str]:
+    def _argv(self, kind: str, build: Build) -> list[str]:
         if kind == "servicebus":
             return servicebus.argv(self.ports[kind], self.home.peer_settings, self.home.root / "servicebus.journal")
         if kind == "azurite":
@@ -170,7 +183,7 @@ class Plan:
             "serving": "serving.main",
             "balancer": "cli.stack.balancer",
         }
-        argv = [sys.executable, "-m", modules[kind]]
+        argv = [build.python, "-m", modules[kind]]
         if kind == "balancer":
             argv += ["--listen", self._address("balancer")]
             for name in self.shape.orchestrator_names:
@@ -200,7 +213,8 @@ class Plan:
     def _settings(self, name: str, kind: str) -> dict[str, str]:
         if kind in WITHOUT_SETTINGS:
             return {}
-        common = {"LOG_LEVEL": "INFO", "LOG_FORMAT": "text", "ENVIRONMENT": "production", "BUILD_ID": "local"}
+        common = {"LOG_LEVEL": "INFO", "LOG_FORMAT": "text", "ENVIRONMENT": "production"}
+        common["BUILD_ID"] = self.shape.build_of(name).build_id
         common |= self._database(kind)
         if kind in {"worker", "orchestrator"}:
             common |= self._queue()
@@ -235,7 +249,7 @@ class Plan:
         return {
             "ORCHESTRATOR_HOST": HOST,
             "ORCHESTRATOR_PORT": str(self.ports[name]),
-            "WORKFLOWS_DIR": str(self.home.workflows),
+            "WORKFLOWS_DIR": str(self.shape.build_of(name).root / "workflows"),
             **self._blobs(),
             "UPLOAD_KEY": self.credentials.upload_key,
             "SECRETS_KEY": self.credentials.secrets_key,

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -76,12 +76,15 @@ class Stack:
         ports: Mapping[str, int] | None = None,
         database_config: Mapping[str, str] = LOCAL_CONFIG,
         report: Report = lambda part, message: None,
+        deploy: Callable[[Cluster, Mapping[str, str]], object] = Cluster.deploy,
     ) -> None:
+        """Take how it is to be; `deploy` brings the database of a running cluster to the schema wanted."""
         self.home = Home(root.resolve())
         self.shape = shape or Shape()
         self._wanted_ports = DEFAULT_PORTS if ports is None else ports
         self._database_config = database_config
         self._report = report
+        self._deploy = deploy
         self._aborted = threading.Event()
         self._database_held = threading.Event()
         self._database_checked_at = 0.0
@@ -176,6 +179,12 @@ class Stack:
         elif pid := self.cluster.pid():
             os.kill(pid, number)
 
+    def replace(self, name: str, grace_seconds: float, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
+        """Ask one part to end, kill it after the grace, and start it again, from the build that it now belongs to."""
+        self.supervisor.stop_part(name, grace_seconds)
+        self.supervisor.start_part(name)
+        self.wait_ready(timeout_seconds, (name,))
+
     def hold_database(self) -> None:
         """Stop PostgreSQL at once and keep it away until `release_database`."""
         self._database_held.set()
@@ -251,7 +260,7 @@ class Stack:
         self._cluster = Cluster(self.home.root, self.plan.ports["postgres"], config=self._database_config)
         self._report("postgres", "starting")
         self._cluster.start()
-        self._cluster.deploy(self.credentials.passwords)
+        self._deploy(self._cluster, self.credentials.passwords)
         self._report("postgres", f"ready on port {self.plan.ports['postgres']}")
 
     def _start_parts(self, timeout_seconds: float) -> None:
