@@ -116,7 +116,6 @@ def process_file(ctx: ProcessContext, params: ProcessFileParams) -> Outcome:
             tallies.save(ctx.out_dir / TALLIES, tallies_of(src, nodata_of(src), lambda _done, _all: None))
         with reduced(cog, copy, grid.reduction, profile) as coarse:
             write_coarse(coarse, ctx.out_dir / COARSE, grid, tile)
-    copy.unlink(missing_ok=True)
     output = {
         "tile": tile.model_dump(mode="json"),
         "sha256": made.output["sha256"],

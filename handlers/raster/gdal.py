@@ -23,18 +23,21 @@ COG_CACHE_BYTES: Final = 128 * MEBIBYTE
 WARP_CACHE_BYTES: Final = 256 * MEBIBYTE
 
 
-def environment(cache_bytes: int = READ_CACHE_BYTES, *, sidecars: bool = False) -> rasterio.Env:
+def environment(cache_bytes: int = READ_CACHE_BYTES, *, sidecars: bool = False, windowed: bool = False) -> rasterio.Env:
     """Return the GDAL settings for one piece of work.
 
     Args:
         cache_bytes: the block cache in bytes, never in MB.
         sidecars: whether what lies beside a file is read: only in a folder that `sidecars.assemble` filled.
+        windowed: whether each pixel is read once, a window at a time: uncompressed ones then come without the rest of
+            their strips, which are as wide as the raster.
     """
     return rasterio.Env(
         GDAL_DISABLE_READDIR_ON_OPEN="FALSE" if sidecars else "EMPTY_DIR",
         GDAL_PAM_ENABLED="YES" if sidecars else "NO",
         GDAL_GEOREF_SOURCES="INTERNAL,PAM" if sidecars else "INTERNAL",
         GDAL_CACHEMAX=cache_bytes,
+        GTIFF_DIRECT_IO="YES" if windowed else "NO",
         GDAL_TIFF_INTERNAL_MASK="YES",
         GDAL_ERROR_ON_LIBJPEG_WARNING="YES",
         GTIFF_IGNORE_READ_ERRORS="NO",

@@ -27,8 +27,8 @@ TILE_PIXELS: Final = 4096
 """Side of a tile unless its bytes say otherwise; small enough for 400 MB a process."""
 TILE_BYTES: Final = 128_000_000
 """Decoded bytes of a tile, at most, unless a workflow says otherwise."""
-OVERVIEW_PIXELS: Final = 4096
-"""Longer side of the overview of the whole, at most."""
+OVERVIEW_PIXELS: Final = 2048
+"""Longer side of the overview of the whole, at most: it costs a COG of its own beside those of the tiles."""
 _PROBES: Final = 33
 """Places along each side of a tile at which its source is looked up."""
 _MARGIN: Final = 16

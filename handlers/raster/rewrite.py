@@ -5,6 +5,7 @@ Where a mask says what is valid, pixels without any finite value are masked inst
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ Array = NDArray[Any]
 OnWindow = Callable[[int, int], None]
 
 _EXACT_IN_DOUBLE: Final = 2**53
+_IN_MEMORY: Final = "tile"
+"""Name of what has no file."""
 _RGB: Final = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
 
 
@@ -61,16 +64,40 @@ def rewrite(
         _write_windows(src, dst, facts, plan, windows, on_window)
 
 
-def cut(src: DatasetReader, target: Path, facts: RasterFacts, plan: Plan, region: Window, on_window: OnWindow) -> None:
-    """Write a part of the copy as a file of its own; arguments as in `rewrite`, the region in the copy's pixels."""
+@contextmanager
+def held(
+    src: DatasetReader, facts: RasterFacts, plan: Plan, region: Window, on_window: OnWindow
+) -> Iterator[DatasetWriter]:
+    """Yield a part of the copy, held in memory; arguments as in `rewrite`, the region in the copy's pixels."""
     nodata = None if plan.nodata_to_mask else _exact(facts)
     colors = final_colors(src, alpha_is_data=facts.alpha_is_data)
     corner = final_transform(facts) * Affine.translation(region.col_off, region.row_off)
-    place = {"crs": to_rasterio(facts.crs_wkt), "transform": corner}
-    shape = (region.height, region.width)
-    with create_plain(src, target, shape=shape, nodata=nodata, colors=colors, **place) as dst:
+    with rasterio.open(
+        _IN_MEMORY,
+        "w",
+        driver="MEM",
+        width=region.width,
+        height=region.height,
+        count=src.count,
+        dtype=src.dtypes[0],
+        nodata=nodata,
+        crs=to_rasterio(facts.crs_wkt),
+        transform=corner,
+        interleave="pixel" if colors[:3] == _RGB else "band",
+    ) as dst:
         copy_metadata(src, dst, colors)
-        _write_windows(src, dst, facts, plan, region_windows(region, src), on_window, region)
+        _write_windows(src, dst, facts, plan, _held_windows(region, src), on_window, region)
+        yield dst
+
+
+def _held_windows(region: Window, src: DatasetReader) -> Iterator[Window]:
+    """Yield windows that cover a region and decode each block of the source once: rows of it where those are strips."""
+    if src.block_shapes[0][1] < src.width:
+        yield from region_windows(region, src)
+        return
+    pixel_bytes = np.dtype(src.dtypes[0]).itemsize * (src.count + 1)
+    for rows in row_windows(region.width, region.height, pixel_bytes, BLOCK_SIZE):
+        yield Window(region.col_off, region.row_off + rows.row_off, rows.width, rows.height)
 
 
 def region_windows(region: Window, src: DatasetReader) -> Iterator[Window]:

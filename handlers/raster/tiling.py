@@ -30,7 +30,7 @@ from handlers.raster.options import check_options
 from handlers.raster.plan import Plan, make_plan
 from handlers.raster.profiles import CogProfile, profile_of
 from handlers.raster.resample import resample
-from handlers.raster.rewrite import copy_metadata, create_plain, cut, final_colors, rewrite
+from handlers.raster.rewrite import copy_metadata, create_plain, final_colors, held, rewrite
 from handlers.raster.sniff import HEAD_BYTES
 from handlers.raster.statistics import tallies as tallies_of
 from handlers.raster.tiff import read_directories
@@ -76,20 +76,22 @@ def process_tile(ctx: ProcessContext, params: ProcessTileParams) -> Outcome:
     """
     facts, plan, profile = _planned(params.raster, params.options)
     grid, tile = Grid.model_validate(params.grid), Tile.model_validate(params.tile)
-    plain, target = ctx.scratch / "plain.tif", ctx.out_dir / f"{tile.name}.tif"
-    with _opened(ctx, Path(params.source), facts) as (path, page):
-        _write_plain(ctx, path, page, plain, tile, grid, facts, plan, profile)
-    ctx.raise_if_cancelled()
-    with gdal.environment(CACHE_BYTES), gdal.open_geotiff(plain) as src:
-        rasterio.shutil.copy(src, target, driver="COG", **profile.creation_options(gdal.cores()))
+    target = ctx.out_dir / f"{tile.name}.tif"
+    with (
+        _opened(ctx, Path(params.source), facts) as (path, page),
+        gdal.environment(CACHE_BYTES, sidecars=bool(facts.sidecars), windowed=True),
+        _pixels(ctx, path, page, tile, grid, facts, plan, profile) as pixels,
+    ):
+        ctx.raise_if_cancelled()
+        with gdal.environment(CACHE_BYTES):
+            rasterio.shutil.copy(pixels, target, driver="COG", **profile.creation_options(gdal.cores()))
     if not is_strict_cog(target):
         raise GeodagError("the tile that was written is no strict COG")
     with gdal.environment(CACHE_BYTES):
         with gdal.open_geotiff(target) as cog:
             tallies.save(ctx.out_dir / TALLIES, tallies_of(cog, nodata_of(cog), ctx.follow("measuring pixels")))
-        with reduced(target, plain, grid.reduction, profile) as coarse:
+        with reduced(target, ctx.scratch / "reduced.tif", grid.reduction, profile) as coarse:
             write_coarse(coarse, ctx.out_dir / COARSE, grid, tile)
-    plain.unlink()
     with target.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     output = {"tile": tile.model_dump(mode="json"), "sha256": digest, "size_bytes": target.stat().st_size}
@@ -123,55 +125,63 @@ def _placed(ctx: ProcessContext, path: Path, page: int | None, facts: RasterFact
     """Return a copy that lies where the rules say, with the pixels of a region only."""
     copy = ctx.scratch / "placed.tif"
     copy.unlink(missing_ok=True)
-    environment = gdal.environment(CACHE_BYTES, sidecars=bool(facts.sidecars))
+    environment = gdal.environment(CACHE_BYTES, sidecars=bool(facts.sidecars), windowed=True)
     with environment, gdal.open_geotiff(path, page) as src:
         rewrite(src, copy, facts, plan, ctx.follow("copying pixels"), region)
     return copy
 
 
-def _write_plain(
+@contextmanager
+def _pixels(
     ctx: ProcessContext,
     path: Path,
     page: int | None,
-    plain: Path,
     tile: Tile,
     grid: Grid,
     facts: RasterFacts,
     plan: Plan,
     profile: CogProfile,
-) -> None:
-    """Write the pixels of a tile, uncompressed."""
+) -> Iterator[DatasetReader]:
+    """Yield the pixels of a tile, decoded: the COG driver reads them twice."""
     region = Window(*tile.window)
     if plan.warp_to is None:
-        environment = gdal.environment(CACHE_BYTES, sidecars=bool(facts.sidecars))
-        with environment, gdal.open_geotiff(path, page) as src:
-            cut(src, plain, facts, plan, region, ctx.follow("copying pixels"))
+        with (
+            gdal.open_geotiff(path, page) as src,
+            held(src, facts, plan, region, ctx.follow("copying pixels")) as pixels,
+        ):
+            yield pixels
         return
-    validity = facts.validity
+    validity, plain = facts.validity, ctx.scratch / "plain.tif"
     if plan.rewrite:
         path, page = _placed(ctx, path, page, facts, plan, source_region(tile, grid, facts, plan)), None
         validity = Validity.MASK if plan.nodata_to_mask else validity
     resample(ctx, path, page, plain, facts, plan, profile, validity, cache_bytes=CACHE_BYTES, region=region)
     if plan.rewrite:
         path.unlink()
+    with gdal.open_geotiff(plain) as src:
+        yield src
+    plain.unlink()
 
 
 @contextmanager
-def reduced(cog: Path, plain: Path, reduction: int, profile: CogProfile) -> Iterator[DatasetReader]:
-    """Yield a COG by its overview; where it has none so small, by one made in `plain`, else in a copy of the COG."""
+def reduced(cog: Path, copy: Path, reduction: int, profile: CogProfile) -> Iterator[DatasetReader]:
+    """Yield a COG by its overview; where it has none so small, by one made of its smallest in a copy of that."""
     with gdal.open_geotiff(cog) as src:
         factors = src.overviews(1)
     if reduction in factors:
         with gdal.open_geotiff(cog, overview_level=factors.index(reduction)) as src:
             yield src
         return
-    if not plain.exists():
-        with gdal.open_geotiff(cog) as src:
-            rasterio.shutil.copy(src, plain, driver="GTiff", TILED="YES", BIGTIFF="IF_SAFER")
-    with rasterio.open(plain, "r+", driver="GTiff") as dst:
-        dst.build_overviews([reduction], Resampling[profile.overviews.lower()])
-    with gdal.open_geotiff(plain, overview_level=0) as src:
+    smaller = [(level, factor) for level, factor in enumerate(factors) if reduction % factor == 0]
+    level, factor = smaller[-1] if smaller else (None, 1)
+    with gdal.open_geotiff(cog, **({} if level is None else {"overview_level": level})) as src:
+        rasterio.shutil.copy(src, copy, driver="GTiff", TILED="YES", BIGTIFF="IF_SAFER")
+    halvings = (reduction // factor).bit_length() - 1
+    with rasterio.open(copy, "r+", driver="GTiff") as dst:
+        dst.build_overviews([2 << step for step in range(halvings)], Resampling[profile.overviews.lower()])
+    with gdal.open_geotiff(copy, overview_level=halvings - 1) as src:
         yield src
+    copy.unlink()
 
 
 def write_coarse(coarse: DatasetReader, target: Path, grid: Grid, tile: Tile) -> None:

@@ -32,7 +32,7 @@ def single_strip(like: Like) -> Case:
     return Case("", "single-strip", like.file, "accept", checks=checks, truth=truth_of(pixels))
 
 
-@kind("A41", ("int16", 40000, 3), ("uint8", 1, 9000, "laea"), ("float32", 5000, 1, "degrees"))
+@kind("A41", ("int16", 40000, 3), ("uint8", 1, 9000, "laea"), ("float32", 5000, 1, "degrees"), ("int16", 1100, 1024))
 def extreme_aspect(like: Like) -> Case:
     """Be very long and very thin."""
     pixels = like.pixels()

@@ -18,6 +18,7 @@ from core.handler_models import RasterOptions
 from core.handlers_catalog import CreateCogOutput, CreateCogParams
 from handlers.context import TaskCancelled
 from handlers.raster.create_cog import create_cog
+from handlers.raster.tiff import read_directories
 from tests.support.raster_path import ORIGIN, UTM33, Made, RasterPath, pattern, pixels, stack
 
 FAR_EAST = from_origin(800000, 4649776, 10, 10)
@@ -30,6 +31,9 @@ def opened(made: Made) -> Any:
     cog = rasterio.open(made.path)
     if cog.width == 1 and cog.height > 512:  # the validator takes the width alone, which stays one pixel
         found = (True, [one for one in found[1] if "Invalid Decimation 1 " not in one], found[2])
+    if cog.height > cog.width:  # the validator takes a column of tiles for strips
+        assert all(page.tiled for page in read_directories(made.path))
+        found = (True, [one for one in found[1] if "not tiled" not in one], found[2])
     assert found == (True, [], [])
     return cog
 
@@ -45,6 +49,8 @@ def opened(made: Made) -> Any:
 )
 @example(dtype="uint8", count=1, height=513, width=1, tiled=False, interleave="pixel", seed=0)
 @example(dtype="uint8", count=1, height=1, width=513, tiled=False, interleave="pixel", seed=0)
+@example(dtype="uint8", count=1, height=513, width=512, tiled=True, interleave="pixel", seed=0)
+@example(dtype="int16", count=2, height=1100, width=1023, tiled=False, interleave="band", seed=0)
 @settings(max_examples=20, deadline=None)
 def test_pixels_are_those_of_the_source_bit_by_bit(
     tmp_path_factory: pytest.TempPathFactory,
@@ -67,6 +73,14 @@ def test_pixels_are_those_of_the_source_bit_by_bit(
         assert (cog.dtypes[0], cog.count, cog.shape, cog.transform) == (dtype, count, (height, width), ORIGIN)
         assert cog.crs.to_epsg() == 32633
         assert np.array_equal(cog.read().view(np.uint8), values.view(np.uint8))
+
+
+def test_a_column_of_tiles_is_a_cog_that_is_kept(raster: RasterPath) -> None:
+    made = raster.make(raster.write(pattern(1100, 1024)))
+    again = raster.make(made.path)
+    assert again.path.read_bytes() == made.path.read_bytes()
+    striped = raster.write(pattern(600, 512), compress="deflate", blockysize=512)
+    assert raster.make(striped).output["raster"]["steps"] != ["copied, not recompressed"]
 
 
 def test_output_fits_the_catalog_and_names_its_file(raster: RasterPath) -> None:

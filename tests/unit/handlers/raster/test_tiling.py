@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rasterio
-from rasterio.enums import ColorInterp
+from rasterio.enums import ColorInterp, Resampling
 from rasterio.transform import Affine, from_origin
 from rasterio.windows import Window
 
@@ -22,8 +22,10 @@ from core.stac import tile_items
 from core.tile_params import ProcessTileOutput, ProcessTileParams, TilingSchemeParams
 from handlers.context import Outcome
 from handlers.raster import tallies
+from handlers.raster.facts import RasterType
+from handlers.raster.profiles import profile_of
 from handlers.raster.statistics import BINS
-from handlers.raster.tiling import process_tile, tiling_scheme
+from handlers.raster.tiling import process_tile, reduced, tiling_scheme
 from handlers.stac.register_item import register_item
 from tests.support.raster_path import Array, RasterPath, pattern, stack
 from tests.support.stac_schemas import stac_errors
@@ -189,6 +191,23 @@ def approx(render: dict[str, Any], bins: int) -> dict[str, Any]:
     if ranges is None:
         return render
     return render | {"rescale": [pytest.approx(pair, abs=bins * 3 * (pair[1] - pair[0]) / BINS) for pair in ranges]}
+
+
+@pytest.mark.parametrize("reduction", [2, 4, 8, 16])
+def test_a_share_of_the_overview_is_the_next_of_the_overviews(raster: RasterPath, reduction: int) -> None:
+    array = pattern(1100, 1024, "int16", -900, 900)
+    array[:500, 100:700] = -999
+    made = raster.make(raster.write(array, nodata=-999))
+    copy, plain = raster.folder / "copy.tif", raster.write(array, nodata=-999)
+    with rasterio.open(plain, "r+") as dst:
+        dst.build_overviews([2, 4, 8, 16], Resampling.average)
+    with (
+        reduced(made.path, copy, reduction, profile_of(RasterType.CONTINUOUS, None)) as found,
+        rasterio.open(plain, overview_level=int(np.log2(reduction)) - 1) as expected,
+    ):
+        np.testing.assert_array_equal(found.read(), expected.read())
+        assert found.nodata == -999
+    assert not copy.exists()
 
 
 def test_an_archive_is_unpacked_once_for_all_its_tiles(raster: RasterPath) -> None:
