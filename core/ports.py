@@ -125,6 +125,16 @@ class BlobFolder:
 
 
 @dataclass(frozen=True, slots=True)
+class BlobEntry:
+    """A blob as a listing tells of it."""
+
+    name: str
+    size_bytes: int
+    modified_at: datetime
+    """As the storage's clock says."""
+
+
+@dataclass(frozen=True, slots=True)
 class GdalSource:
     """How GDAL opens a blob for reading."""
 
@@ -166,6 +176,9 @@ class BlobRepository(Protocol):
 
     async def folders(self, container: str, prefix: str) -> Sequence["BlobFolder"]:
         """Return the folders directly under a prefix that ends at a folder; empty when there is none."""
+
+    def entries(self, container: str) -> AsyncIterator[BlobEntry]:
+        """Yield every blob of a zone, folder by folder; what comes or goes meanwhile may be told."""
 
     async def delete_prefix(self, container: str, prefix: str) -> int:
         """Delete everything under a prefix and return how many blobs went."""

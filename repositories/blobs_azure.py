@@ -23,7 +23,7 @@ from azure.storage.blob import BlobBlock, BlobProperties, ContentSettings
 from azure.storage.blob.aio import BlobClient, BlobServiceClient, ContainerClient, ExponentialRetry
 
 from core.errors import Conflict, DataError, ParameterInvalid, StorageUnavailable
-from core.ports import BlobFolder, BlobInfo, BlobRef, GdalSource
+from core.ports import BlobEntry, BlobFolder, BlobInfo, BlobRef, GdalSource
 from repositories.blob_errors import code_of, kind_of, taken, translated
 from repositories.blob_names import CONTAINERS, check_name, located
 from repositories.blob_signatures import Signatures
@@ -190,6 +190,12 @@ class AzureBlobRepository:
                 if slash:
                     newest[name] = max(blob.last_modified, newest.get(name, blob.last_modified))
         return [BlobFolder(f"{ref.name}/{name}/", newest[name]) for name in sorted(newest)]
+
+    async def entries(self, container: str) -> AsyncGenerator[BlobEntry, None]:
+        """Yield every blob of a zone in the order of the names."""
+        with translated(BlobRef(container, "")):
+            async for blob in self._zone(container).list_blobs():
+                yield BlobEntry(blob.name, blob.size, blob.last_modified)
 
     async def delete_prefix(self, container: str, prefix: str) -> int:
         """Delete every blob whose name starts with `prefix`, which ends at a folder, or is its name."""

@@ -12,18 +12,20 @@ import shutil
 import stat as stat_module
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from core.errors import Conflict, DataError, ParameterInvalid, StorageUnavailable
-from core.ports import BlobFolder, BlobInfo, BlobRef, GdalSource
+from core.ports import BlobEntry, BlobFolder, BlobInfo, BlobRef, GdalSource
 from repositories.blob_names import TEMPORARY, check_name, invalid, located
 
 _PART_BYTES = 1 << 18
+_ENTRIES = 1000
 T = TypeVar("T")
 
 
@@ -108,6 +110,15 @@ class FolderBlobRepository:
         """Return the folders directly under a prefix; what appears or goes meanwhile may be in it or not."""
         ref = check_name(BlobRef(container, prefix.rstrip("/")))
         return await self._thread(lambda: self._subfolders(ref), ref)
+
+    async def entries(self, container: str) -> AsyncIterator[BlobEntry]:
+        """Yield every blob of a zone, folder by folder; files that are not blobs yet are left out."""
+        zone = self._root / container
+        found = _files(zone)
+        while part := await asyncio.to_thread(lambda: list(islice(found, _ENTRIES))):
+            for path, size_bytes, modified in part:
+                name = path.relative_to(zone).as_posix()
+                yield BlobEntry(name, size_bytes, datetime.fromtimestamp(modified, UTC))
 
     async def delete_prefix(self, container: str, prefix: str) -> int:
         """Delete every blob whose name starts with `prefix`, which ends at a folder, and the folder."""
@@ -194,6 +205,18 @@ class FolderBlobRepository:
         files = [found for found in path.rglob("*") if not found.is_dir()]
         shutil.rmtree(path, ignore_errors=False) if path.is_dir() else None
         return len(files)
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, int, float]]:
+    """Yield path, size and time of every blob below a folder, whatever goes meanwhile."""
+    with suppress(FileNotFoundError):
+        for entry in sorted(os.scandir(folder), key=lambda one: one.name):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(Path(entry.path))
+            elif not entry.name.startswith(TEMPORARY) and entry.is_file(follow_symlinks=False):
+                with suppress(FileNotFoundError):
+                    found = entry.stat(follow_symlinks=False)
+                    yield Path(entry.path), found.st_size, found.st_mtime
 
 
 class _PendingFile:

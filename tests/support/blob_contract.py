@@ -176,6 +176,18 @@ class BlobContract:
         assert [folder.prefix for folder in await blobs.folders("silver", "p/")] == ["p/a/", "p/c/"]
         assert await blobs.folders("silver", "none/") == []
 
+    async def test_a_zone_tells_of_its_blobs_folder_by_folder(self, blobs: BlobRepository) -> None:
+        names = ("p/a/1", "p/a.b/2", "p/a/b/3", "q", STRANGE.name)
+        for name in names:
+            await blobs.create(BlobRef("silver", name), b"xy")
+        found = [entry async for entry in blobs.entries("silver")]
+        assert {entry.name for entry in found} == set(names)
+        assert {entry.size_bytes for entry in found} == {2}
+        assert all(entry.modified_at.tzinfo is not None for entry in found)
+        under = [entry.name.startswith("p/a/") for entry in found]
+        assert under.index(True) + under.count(True) == len(under) - under[::-1].index(True)
+        assert [entry async for entry in blobs.entries("external")] == []
+
     async def test_copies_go_from_zone_to_zone(self, blobs: BlobRepository) -> None:
         content, target = self._large(), BlobRef("external", "out/ü+1.tif")
         await blobs.create(STRANGE, content)
