@@ -22,6 +22,8 @@ REF_BYTES: Final = 512
 """A value of this size is not worth a reference."""
 CONTAINER: Final = "silver"
 PREFIX: Final = "payloads/"
+ARCHIVES: Final = "archives/"
+"""Beside them lie months of events that left the database."""
 
 
 class PayloadRef(BaseModel):
@@ -120,8 +122,8 @@ def is_output_of(ref: PayloadRef, job_id: str, task_id: str) -> bool:
 
 
 def is_payload(container: str, name: str) -> bool:
-    """Return whether a blob is a stored value, which no door shows and no submit names."""
-    return container == CONTAINER and (name + "/").startswith(PREFIX)
+    """Return whether a blob is a stored value or an archive, which no door shows and no submit names."""
+    return container == CONTAINER and (name + "/").startswith((PREFIX, ARCHIVES))
 
 
 def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bytes]]:
