@@ -184,6 +184,8 @@ class VersionState:
     reviewer: str | None = None
     reason: str | None = None
     """Why it was rejected, revoked or superseded."""
+    purged: bool = False
+    """True: what it was made of is gone, long after its deletion."""
 
     def __str__(self) -> str:
         return f"version {self.version_ordinal} ({self.version_label})"
@@ -284,7 +286,7 @@ def _is_open_to(action: str, held: Set[Role], *, own: bool) -> bool:
 def ways_out(version: VersionState, caller: Caller, platform_id: str) -> tuple[str, ...]:
     """Return the next actions of a version that are open to a caller."""
     if version.deleted:
-        return open_to((Command.RESTORE,), caller, platform_id)
+        return () if version.purged else open_to((Command.RESTORE,), caller, platform_id)
     actions = next_actions(version.approval_state, version.processing_state)
     return open_to(actions, caller, platform_id, version.submitted_by)
 
@@ -299,6 +301,14 @@ def check_command(command: Command, version: VersionState, caller: Caller, platf
     """
     role = acting_role(command, caller, platform_id)
     approval, processing = version.approval_state, version.processing_state
+    if version.purged:
+        raise InvalidTransition(
+            f"{version} was deleted long ago and its files are gone; {command} has nothing to begin with",
+            code="VERSION_PURGED",
+            field="version_ordinal",
+            value=version.version_ordinal,
+            remediation="Submit it again as the next version.",
+        )
     if not is_open(command, approval, processing, deleted=version.deleted):
         gone = " and deleted" if version.deleted else ""
         raise InvalidTransition(

@@ -40,6 +40,7 @@ ALLOWED: Final[Mapping[str, tuple[Door, ...]]] = {
             "api/v1/stats",
             "api/v1/events",
             "api/v1/lookup",
+            "api/v1/storage",
             "api/v1/audit",
             "api/v1/platforms",
             "api/v1/settings/pauses",

@@ -68,6 +68,7 @@ class RequestedVersion:
     asset_id: str
     version_ordinal: int
     approval_state: ApprovalState
+    purged: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +138,8 @@ class AssetRepository:
             await cursor.execute(
                 """
                 SELECT version_ordinal, version_label, revision, approval_state, processing_state, submitted_by,
-                       deleted_at IS NOT NULL AS deleted, reviewer, rejection_reason AS reason
+                       deleted_at IS NOT NULL AS deleted, reviewer, rejection_reason AS reason,
+                       purged_at IS NOT NULL AS purged
                 FROM dagapp.asset_versions
                 WHERE asset_id = %s
                 ORDER BY version_ordinal
@@ -250,7 +252,7 @@ class AssetRepository:
         async with self._conn.cursor(row_factory=class_row(RequestedVersion)) as cursor:
             await cursor.execute(
                 """
-                SELECT asset_id, version_ordinal, approval_state
+                SELECT asset_id, version_ordinal, approval_state, purged_at IS NOT NULL AS purged
                 FROM dagapp.asset_versions
                 WHERE (asset_id, version_ordinal) = (
                     SELECT asset_id, version_ordinal FROM dagapp.platform_requests WHERE request_id = %s)

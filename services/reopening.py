@@ -32,9 +32,16 @@ class Reopening:
 
 
 async def refuse_approved(conn: Connection, job: Job) -> ErrorDetail | None:
-    """Refuse when the version that the job works for was approved; other jobs cost no statement."""
+    """Refuse when the version that the job works for was approved, or is gone; other jobs cost no statement."""
     request_id = await _request_of(conn, job)
     version = None if request_id is None else await AssetRepository(conn).lock_requested_version(request_id)
+    if version is not None and version.purged:
+        return ErrorDetail(
+            code="VERSION_PURGED",
+            message=f"version {version.version_ordinal} of asset {version.asset_id} was deleted and its files are gone",
+            value=version.version_ordinal,
+            remediation="Submit a new version.",
+        )
     if version is None or version.approval_state not in REVIEWED:
         return None
     return ErrorDetail(

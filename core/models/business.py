@@ -187,6 +187,9 @@ class AssetVersion(Table):
     tiles_path: str | None = Field(
         default=None, description="container/name of the list of tiles; `blob_path` is their overview then."
     )
+    purged_at: datetime | None = Field(
+        default=None, description="When what it was made of was given up, long after its deletion; the row stays."
+    )
 
 
 class VersionComment(Table):

@@ -164,6 +164,7 @@ class Attempt(Table):
         Index("child_live", ("job_id", "node_id"), where="state IN ('queued','parked','leased') AND child"),
         Index("worker", ("worker_id",), where="state = 'leased'"),
         Index("queue_live", ("queue", "state"), where="state IN ('queued','leased')"),
+        Index("job", ("job_id",)),
     )
 
     task_id: Annotated[str, Column("varchar(160)")]
@@ -264,7 +265,10 @@ class Command(Table):
     __table_name__: ClassVar[str] = "dag_commands"
     __primary_key__: ClassVar = ("command_id",)
     __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
-    __indexes__: ClassVar = (Index("inbox", ("job_id",), where="processed_at IS NULL"),)
+    __indexes__: ClassVar = (
+        Index("inbox", ("job_id",), where="processed_at IS NULL"),
+        Index("job", ("job_id",)),
+    )
 
     command_id: Annotated[int, Column("bigint", identity=True)]
     job_id: Annotated[str, Column("varchar(64)")]
