@@ -17,7 +17,9 @@ from core.errors import DatabaseUnavailable, GeodagError
 from repositories.logs import redact
 from repositories.managed_identity import POSTGRES, ManagedIdentity, NoToken
 
-PREFIXES: Final = ("ORCHESTRATOR_", "WORKER_", "GATEWAY_", "SERVING_", "DAG_", "SERVICE_BUS_", "BLOB_", "ADF_")
+PREFIXES: Final = (
+    "ORCHESTRATOR_", "WORKER_", "GATEWAY_", "SERVING_", "DAG_", "SERVICE_BUS_", "BLOB_", "ADF_", "RETENTION_",
+)  # fmt: skip
 """Names that start like this belong to geodag, so an unknown one is a typing error."""
 
 SHARED_NAMES: Final = frozenset(
@@ -33,6 +35,9 @@ SHARED_NAMES: Final = frozenset(
         "SERVICE_BUS_FQDN", "SERVICE_BUS_CONNECTION_STRING", "SERVICE_BUS_CUSTOM_ENDPOINT", "SERVICE_BUS_CA_FILE",
         "SERVICE_BUS_JOBS_QUEUE", "SERVICE_BUS_MAX_UNCLAIMED",
         "BLOB_ROOT", "BLOB_CONNECTION_STRING", "BLOB_URL", "BLOB_CA_FILE", "BLOB_SIGNATURE_SECONDS",
+        "RETENTION_EVENTS_DAYS", "RETENTION_ARCHIVE_EVENTS", "RETENTION_JOBS_DAYS", "RETENTION_DELETED_DAYS",
+        "RETENTION_FILES_DAYS", "RETENTION_UPLOADS_DAYS", "RETENTION_DELIVERIES_DAYS", "RETENTION_DEAD_LETTERS_DAYS",
+        "RETENTION_BATCHES_DAYS", "RETENTION_RESULTS_DAYS",
     }
 )  # fmt: skip
 """Names of all processes: several may share one environment, so another process's name is no error."""

@@ -34,6 +34,7 @@ from core.raster_rules import by_subject
 from core.statuses import ATTEMPT_TRANSITIONS, JOB_TRANSITIONS, NODE_TRANSITIONS
 from function.settings import GatewaySettings
 from orchestrator.settings import OrchestratorSettings
+from repositories.retention import RetentionSettings
 from repositories.settings import DatabaseSettings, ProcessSettings
 from serving.settings import ServingSettings
 from worker.settings import WorkerSettings
@@ -128,6 +129,7 @@ def settings() -> str:
         ("Worker", WorkerSettings),
         ("Gateway", GatewaySettings),
         ("Serving", ServingSettings),
+        ("Retention (`geodag gc`)", RetentionSettings),
     ):
         parts.append(_settings_table(title, kind, frozenset(common)))
     return "\n\n".join(parts)

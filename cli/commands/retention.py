@@ -15,12 +15,18 @@ from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import row_table, show
 from cli.stack.cluster import Cluster
 from cli.stack.credentials import ensure_credentials
+from cli.stack.layout import Home
+from core.ports import BlobRepository
 from repositories import roles
-from repositories.retention import Policy, Retention, Swept, storage
-from repositories.settings import DatabaseSettings
+from repositories.blobs import BlobSettings, open_blobs
+from repositories.blobs_folder import FolderBlobRepository
+from repositories.expiry import as_owner
+from repositories.retention import RetentionSettings, Swept
+from repositories.storage import PlatformStorage, storage
+from services.retention import sweep
 
-Work = Callable[[AsyncConnection[Any]], Awaitable[Any]]
-SWEPT_COLUMNS = ("kind", "rows", "detail")
+Work = Callable[[AsyncConnection[Any], BlobRepository], Awaitable[Any]]
+SWEPT_COLUMNS = ("kind", "rows", "size_bytes", "detail")
 STORAGE_COLUMNS = (
     "platform_id",
     "versions",
@@ -31,56 +37,80 @@ STORAGE_COLUMNS = (
 )
 
 
+def _days(text: str) -> Any:
+    return typer.Option(min=0, help=f"Days: {text}; 0: for ever. Default: the setting.")
+
+
 def gc(
     really: Annotated[bool, typer.Option("--really", help="Remove it; without it only count.")] = False,
-    events: Annotated[int, typer.Option(min=0, help="Days that months of events are kept; 0: for ever.")] = 400,
-    deliveries: Annotated[int, typer.Option(min=0, help="Days of webhooks that are over.")] = 90,
-    dead_letters: Annotated[int, typer.Option(min=0, help="Days of letters that were resolved.")] = 90,
-    batches: Annotated[int, typer.Option(min=0, help="Days of answers to batches of submits.")] = 30,
-    results: Annotated[int, typer.Option(min=0, help="Days of results that came too late.")] = 30,
+    events: Annotated[int | None, _days("whole months of events")] = None,
+    jobs: Annotated[int | None, _days("jobs that are over")] = None,
+    deleted: Annotated[int | None, _days("files of versions and assets that were deleted")] = None,
+    files: Annotated[int | None, _days("files of attempts to which nothing refers")] = None,
+    uploads: Annotated[int | None, _days("uploads that nobody submitted")] = None,
+    deliveries: Annotated[int | None, _days("webhooks that are over")] = None,
+    dead_letters: Annotated[int | None, _days("letters that were resolved")] = None,
+    batches: Annotated[int | None, _days("answers to batches of submits")] = None,
+    results: Annotated[int | None, _days("results that came too late")] = None,
     archive: Annotated[
-        Path | None, typer.Option(help="Folder that months of events are written to first.", file_okay=False)
+        bool | None, typer.Option("--archive/--no-archive", help="Put months into the storage before they go.")
     ] = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """Remove what is past its time, as the deploy role: of this machine's stack, or where POSTGRES_HOST leads."""
-    policy = Policy(
-        events_days=events,
-        deliveries_days=deliveries,
-        dead_letters_days=dead_letters,
-        batches_days=batches,
-        results_days=results,
-    )
+    given = {
+        "retention_events_days": events,
+        "retention_jobs_days": jobs,
+        "retention_deleted_days": deleted,
+        "retention_files_days": files,
+        "retention_uploads_days": uploads,
+        "retention_deliveries_days": deliveries,
+        "retention_dead_letters_days": dead_letters,
+        "retention_batches_days": batches,
+        "retention_results_days": results,
+        "retention_archive_events": archive,
+    }
+    policy = RetentionSettings.load().model_copy(update={k: v for k, v in given.items() if v is not None})
 
-    async def sweep(conn: AsyncConnection[Any]) -> list[Swept]:
-        return await Retention(conn, policy, dry_run=not really, archive=archive).sweep()
+    async def work(conn: AsyncConnection[Any], blobs: BlobRepository) -> list[Swept]:
+        return await sweep(conn, policy, blobs, dry_run=not really)
 
-    if archive is not None and really:
-        archive.mkdir(parents=True, exist_ok=True)
-    rows = [asdict(one) for one in asyncio.run(_connected(home, sweep))]
+    rows = [asdict(one) for one in asyncio.run(_connected(home, work))]
     title = "Removed" if really else "Would be removed; --really removes it"
     show(rows, row_table(title, SWEPT_COLUMNS, rows), as_json=as_json)
 
 
 def storage_of_platforms(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Say what the versions of each platform take."""
-    rows = [asdict(one) for one in asyncio.run(_connected(home, storage))]
+
+    async def work(conn: AsyncConnection[Any], _blobs: BlobRepository) -> list[PlatformStorage]:
+        async with as_owner(conn):
+            return await storage(conn)
+
+    rows = [asdict(one) for one in asyncio.run(_connected(home, work))]
     show(rows, row_table("Storage", STORAGE_COLUMNS, rows), as_json=as_json)
 
 
 async def _connected(home: Path, work: Work) -> Any:
-    async with await AsyncConnection.connect(_conninfo(home), autocommit=True) as conn:
-        return await work(conn)
+    dsn, blobs = _places(home)
+    try:
+        async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
+            return await work(conn, blobs)
+    finally:
+        await blobs.close()
 
 
-def _conninfo(home: Path) -> str:
+def _places(home: Path) -> tuple[str, BlobRepository]:
+    """Return the database and the storage that belongs to it."""
     if os.environ.get("POSTGRES_HOST"):
-        return DatabaseSettings.load().listen_conninfo()
+        settings = BlobSettings.load()
+        return settings.listen_conninfo(), open_blobs(settings)
     cluster = Cluster(home.resolve())
     if not cluster.is_running():
         raise Unreachable(f"the database of {home} does not run, and POSTGRES_HOST names none")
     password = ensure_credentials(home.resolve()).passwords[roles.DEPLOY]
-    return conninfo.make_conninfo(
+    dsn = conninfo.make_conninfo(
         cluster.admin_conninfo("geodag"), host="127.0.0.1", user=roles.DEPLOY, password=password
     )
+    return dsn, FolderBlobRepository(Home(home.resolve()).blobs)

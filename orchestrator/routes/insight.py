@@ -1,6 +1,7 @@
 """What operators ask across everything: figures, the newest events, which job works for what."""
 
 from collections import defaultdict
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -15,6 +16,7 @@ from orchestrator.deps import context
 from orchestrator.strict import StrictRoute
 from repositories.database import transaction
 from repositories.insight import InsightRepository
+from repositories.storage import storage
 
 MAX_HOURS = 24 * 366
 
@@ -39,6 +41,15 @@ async def stats(request: Request, hours: Annotated[int, Query(ge=1, le=MAX_HOURS
                 names[row.name][row.state] = row.count
         found[what] = names
     return JSONResponse(found)
+
+
+@router.get("/storage")
+async def storage_of_platforms(request: Request) -> Response:
+    """Say what the versions of each platform take, the largest first; files of bronze are not counted."""
+    ctx = context(request)
+    ctx.auth.caller(request.headers, Role.OPERATOR)
+    async with transaction(ctx.pool) as conn:
+        return JSONResponse({"platforms": [asdict(one) for one in await storage(conn)]})
 
 
 @router.get("/events")

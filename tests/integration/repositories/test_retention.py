@@ -1,18 +1,23 @@
 """What is past its time goes, what is needed stays, and a dry run only counts."""
 
-import gzip
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import AsyncConnection
+from pyarrow import parquet
 from typer.testing import CliRunner
 
 from cli.main import app
-from repositories import roles
-from repositories.retention import ArchiveFailed, Policy, Retention, storage
+from repositories import event_archive, roles
+from repositories.event_archive import ArchiveFailed
+from repositories.storage import storage
+from tests.support.ageing import storage as storage_in
 from tests.support.databases import Database
+from tests.support.gc_runs import EVERYTHING, collect, policy
 
 ROWS = """
 SET session_replication_role = replica;
@@ -32,7 +37,14 @@ INSERT INTO dagapp.submit_batches (platform_id, idempotency_key, body_hash, crea
     SELECT 'ddh', 'k' || n, 'h', t
     FROM unnest(ARRAY['2020-01-02Z', now()::text]::timestamptz[]) WITH ORDINALITY AS x (t, n);
 """
-KINDS = {"webhook_deliveries": 2, "dead_letters": 1, "submit_batches": 1, "superseded_results": 0}
+KINDS = {
+    "webhook_deliveries": 2,
+    "dead_letters": 1,
+    "submit_batches": 1,
+    "superseded_results": 0,
+    "jobs": 0,
+    "deleted_versions": 0,
+}
 
 
 @pytest.fixture
@@ -52,36 +64,84 @@ def counts(database: Database) -> tuple[Any, ...]:
     return row
 
 
-async def sweep(database: Database, **options: Any) -> dict[str, int]:
-    policy = options.pop("policy", Policy())
-    dsn = database.conninfo(roles.DEPLOY)
-    async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
-        return {one.kind: one.rows for one in await Retention(conn, policy, **options).sweep()}
-
-
 async def test_a_dry_run_counts_and_the_same_then_goes(old: Database, tmp_path: Path) -> None:
     whole = {**KINDS, "dag_job_events_202001": 2}
-    assert await sweep(old, dry_run=True) == whole
+    assert await rows(old, tmp_path, dry_run=True) == whole
     assert counts(old) == (3, 3, 2, 2)
-    forever = dict.fromkeys(("events_days", "deliveries_days", "dead_letters_days", "batches_days", "results_days"), 0)
-    assert await sweep(old, dry_run=False, policy=Policy(**forever)) == {}
-    assert await sweep(old, dry_run=False, archive=tmp_path) == whole
+    forever = dict.fromkeys((n for n in type(EVERYTHING).model_fields if n.endswith("_days")), 0)
+    assert await rows(old, tmp_path, policy=EVERYTHING.model_copy(update=forever)) == {
+        "jobs": 0,
+        "deleted_versions": 0,
+    }
+    assert await rows(old, tmp_path) == whole
     assert counts(old) == (1, 1, 1, 1)
-    with gzip.open(tmp_path / "dag_job_events_202001.csv.gz", "rt") as file:
-        lines = file.read().splitlines()
-    assert len(lines) == 2
-    assert all('""event_type"":""job_created""' in line for line in lines)
-    assert await sweep(old, dry_run=False) == dict.fromkeys(KINDS, 0)
+    path = tmp_path / "silver/archives/events/dag_job_events_202001.parquet"
+    with parquet.ParquetFile(path) as file:
+        table = file.read()
+    assert str(table.schema.field("created_at").type) == "timestamp[us, tz=UTC]"
+    assert table.to_pylist()[0] == {
+        "event_id": 1,
+        "job_id": "j",
+        "node_id": None,
+        "task_id": None,
+        "event_type": "job_created",
+        "event_status": None,
+        "event_data": "{}",
+        "checkpoint_name": None,
+        "created_at": datetime(2020, 1, 5, tzinfo=UTC),
+    }
+    assert await rows(old, tmp_path) == dict.fromkeys(KINDS, 0)
 
 
-async def test_a_month_that_was_not_written_whole_stays(
+async def test_a_month_whose_file_holds_something_else_stays(old: Database, tmp_path: Path) -> None:
+    month = "UPDATE dagapp.dag_job_events SET event_status = %s WHERE event_id = 1"
+    async with await AsyncConnection.connect(old.admin, autocommit=True) as admin:
+        async with admin.transaction():
+            found = await event_archive.write(admin, "dag_job_events_202001", tmp_path / "other")
+        blobs = storage_in(tmp_path)
+        await event_archive.put(blobs, "dag_job_events_202001", tmp_path / "other", found)
+        await admin.execute(month, ("changed",))
+        with pytest.raises(ArchiveFailed, match="holds 2 events and the table 2, or others"):
+            await rows(old, tmp_path)
+        assert counts(old)[0] == 3
+        await admin.execute(month, (None,))
+    assert (await rows(old, tmp_path))["dag_job_events_202001"] == 2
+    assert counts(old)[0] == 1
+
+
+async def test_a_month_that_grows_while_it_is_archived_stays(
     old: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builtins.sum", lambda numbers: 1)
-    with pytest.raises(ArchiveFailed, match="1 of 2 events of dag_job_events_202001"):
-        await sweep(old, dry_run=False, archive=tmp_path)
-    monkeypatch.undo()
-    assert counts(old)[0] == 3
+    put = event_archive.put
+
+    async def late(*args: Any) -> event_archive.Contents:
+        with psycopg.connect(old.admin) as admin:
+            admin.execute(
+                "INSERT INTO dagapp.dag_job_events (job_id, event_type, created_at) VALUES ('j', 'late', '2020-01-09Z')"
+            )
+        return await put(*args)
+
+    monkeypatch.setattr(event_archive, "put", late)
+    with pytest.raises(ArchiveFailed, match="changed after it was archived"):
+        await rows(old, tmp_path)
+    assert counts(old)[0] == 4
+
+
+async def test_months_go_without_an_archive_when_told_so_and_else_need_what_writes_it(
+    old: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ArchiveFailed, match="pyarrow is not installed"):
+        await rows(old, tmp_path)
+    assert counts(old) == (3, 3, 2, 2)
+    await rows(old, tmp_path, policy=policy(archive_events=False))
+    assert counts(old) == (1, 1, 1, 1)
+    assert not (tmp_path / "silver/archives").exists()
+
+
+async def rows(database: Database, root: Path, **options: Any) -> dict[str, int]:
+    storage_in(root)
+    return {kind: count for kind, (count, _) in (await collect(database, root, **options)).items()}
 
 
 async def test_storage_is_told_for_each_platform(old: Database) -> None:
@@ -97,7 +157,7 @@ async def test_storage_is_told_for_each_platform(old: Database) -> None:
             " SELECT 'a', n, 'v' || n, 't', 'ouo', s, 'x', '{}', 10 ^ n, d FROM (VALUES (0, 'approved', NULL),"
             " (1, 'rejected', NULL), (2, 'approved', now())) AS v (n, s, d)"
         )
-    async with await AsyncConnection.connect(old.conninfo(roles.DEPLOY), autocommit=True) as conn:
+    async with await AsyncConnection.connect(old.conninfo(roles.ORCHESTRATOR), autocommit=True) as conn:
         (one,) = await storage(conn)
     assert (one.platform_id, one.versions, one.published_bytes, one.other_bytes, one.deleted_bytes) == (
         "ddh",
@@ -108,11 +168,15 @@ async def test_storage_is_told_for_each_platform(old: Database) -> None:
     )
 
 
-def test_the_command_counts_unless_it_is_told_to_remove(old: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in old.environment(roles.DEPLOY).items():
+def test_the_command_counts_unless_it_is_told_to_remove(
+    old: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage_in(tmp_path)
+    for name, value in {**old.environment(roles.DEPLOY), "BLOB_ROOT": str(tmp_path)}.items():
         monkeypatch.setenv(name, value)
     assert '"rows": 2' in CliRunner().invoke(app, ["gc", "--json"]).output
     assert counts(old) == (3, 3, 2, 2)
-    assert CliRunner().invoke(app, ["gc", "--really", "--json"]).exit_code == 0
-    assert counts(old) == (1, 1, 1, 1)
+    monkeypatch.setenv("RETENTION_DELIVERIES_DAYS", "0")
+    assert CliRunner().invoke(app, ["gc", "--really", "--dead-letters", "0", "--json"]).exit_code == 0
+    assert counts(old) == (1, 3, 2, 1)
     assert CliRunner().invoke(app, ["storage", "--json"]).exit_code == 0
