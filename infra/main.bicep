@@ -55,6 +55,11 @@ param orchestratorInstances int = 2
 param servingInstances int = 2
 @description('Most heavy tasks at a time.')
 param heavyWorkersMax int = 10
+@description('What runs heavy work: executions of a job of Container Apps, none when there is none, or an App Service.')
+@allowed([ 'jobs', 'appService' ])
+param heavyWorkersOn string = 'jobs'
+@description('Plan of heavy workers on an App Service: memory for one task, and disk for its files.')
+param heavyWorkersSku string = 'P2v3'
 @description('Most light workers.')
 param lightWorkersMax int = 4
 param databaseSku string = 'Standard_D2ds_v5'
@@ -63,6 +68,9 @@ param databaseHighAvailability bool = true
 param serviceBusSku string = 'Standard'
 @description('Resource id of a Data Factory that copies public versions out; empty: the worker copies by itself.')
 param dataFactoryId string = ''
+
+// About the plan of modules/heavysite.bicep, which its autoscale reads.
+var scaleMetricsUrl = 'https://${location}.monitoring.azure.com${resourceId('Microsoft.Web/serverfarms', '${prefix}-worker-plan')}/metrics'
 
 module monitoring 'modules/monitoring.bicep' = {
   name: 'monitoring'
@@ -166,6 +174,7 @@ module sites 'modules/sites.bicep' = {
     publicServingUrl: publicServingUrl
     publicExternalUrl: publicExternalUrl
     exportsExternally: exportsExternally
+    scaleMetricsUrl: heavyWorkersOn == 'appService' ? scaleMetricsUrl : ''
     insightsConnection: monitoring.outputs.insightsConnection
     workspaceId: monitoring.outputs.workspaceId
   }
@@ -182,6 +191,7 @@ module workers 'modules/workers.bicep' = {
     workspaceId: monitoring.outputs.workspaceId
     lightWorkersMax: lightWorkersMax
     heavyWorkersMax: heavyWorkersMax
+    heavyJobs: heavyWorkersOn == 'jobs'
     workerIdentityId: identities.outputs.workerId
     workerClientId: identities.outputs.workerClientId
     deployIdentityId: identities.outputs.deployId
@@ -191,6 +201,24 @@ module workers 'modules/workers.bicep' = {
     dataFactoryId: dataFactoryId
   }
   dependsOn: [ roles ]
+}
+
+module heavysite 'modules/heavysite.bicep' = if (heavyWorkersOn == 'appService') {
+  name: 'heavysite'
+  params: {
+    location: location
+    prefix: prefix
+    buildId: buildId
+    skuName: heavyWorkersSku
+    instancesMax: heavyWorkersMax
+    subnetId: appsSubnetId
+    workerIdentityId: identities.outputs.workerId
+    workerClientId: identities.outputs.workerClientId
+    orchestratorPrincipal: identities.outputs.orchestratorPrincipal
+    settings: workers.outputs.heavySettings
+    insightsConnection: monitoring.outputs.insightsConnection
+    workspaceId: monitoring.outputs.workspaceId
+  }
 }
 
 module gateway 'modules/gateway.bicep' = {

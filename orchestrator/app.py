@@ -51,6 +51,7 @@ from orchestrator.routes import (
     webhooks,
     workflows,
 )
+from orchestrator.scaling import WRITE_SECONDS, ScaleMetric
 from orchestrator.settings import OrchestratorSettings
 from orchestrator.upkeep import Chore, upkeep
 from orchestrator.waiters import JobWaiters
@@ -299,6 +300,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     chores = asyncio.create_task(upkeep(_chores(ctx)), name="upkeep")
     watched = (ctx.pauses.release_held, ctx.dead_letters.take_over, ctx.slots.sweep)
     watch = asyncio.create_task(upkeep(watched, WATCH_SECONDS), name="watch")
+    scaling = asyncio.create_task(upkeep(_scaling(ctx), WRITE_SECONDS), name="scaling")
     hooks = asyncio.create_task(ctx.webhook_loop.run(), name="webhooks")
     app.state.drain = lambda: drain(ctx, task)
     log.info("orchestrator started", extra={"owner_id": ctx.owner_id, "workflows": len(ctx.shelf.catalogue.workflows)})
@@ -307,6 +309,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         chores.cancel()
         watch.cancel()
+        scaling.cancel()
         hooks.cancel()
         await drain(ctx, task)
         task.cancel()
@@ -321,6 +324,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 def _chores(ctx: Context) -> Sequence[Chore]:
     values = PayloadUpkeep(ctx.pool, ctx.desk.store)
     return (ctx.recover.prepare_months, ctx.recover.forget_dead, ctx.business.reviews.remind, values.remove_orphans)
+
+
+def _scaling(ctx: Context) -> Sequence[Chore]:
+    metric = ScaleMetric.of(ctx.settings, ctx.pool)
+    return () if metric is None else (metric.write_scale,)
 
 
 async def _run(ctx: Context) -> None:

@@ -1,8 +1,9 @@
 """Every setting of the orchestrator."""
 
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from edge.settings import IdentitySettings
 from messaging.settings import QueueSettings
@@ -37,6 +38,12 @@ class OrchestratorSettings(IdentitySettings, QueueSettings, BlobSettings):
     external_export: bool = Field(
         False, description="Copies versions that become public to the external zone, and takes them back."
     )
+    scale_metrics_url: str | None = Field(
+        None,
+        pattern=r"^(https://[a-z0-9.-]+/subscriptions/[^?#]+/metrics$|http://127\.0\.0\.1[:/])",
+        description="Where the number of each queue's tasks is written once a minute, as a custom metric about one "
+        "resource: https://<region>.monitoring.azure.com<resource id>/metrics. Default: nowhere.",
+    )
     allow_rebuild: bool = Field(False, description="Lets bootstrap drop everything; with ENVIRONMENT=development only.")
     service_bus_jobs_queue: str = Field(
         "orchestrator-jobs", description="Queue of submits with their callers' tokens, where there is a Service Bus."
@@ -44,3 +51,9 @@ class OrchestratorSettings(IdentitySettings, QueueSettings, BlobSettings):
     service_bus_max_unclaimed: int = Field(
         1000, ge=10, le=100_000, description="Tasks of a queue that are left to the broker at a time, unclaimed."
     )
+
+    @model_validator(mode="after")
+    def _metrics_by_identity(self) -> Self:
+        if self.scale_metrics_url is not None and not self.use_managed_identity:
+            raise ValueError("SCALE_METRICS_URL needs USE_MANAGED_IDENTITY")
+        return self

@@ -2,13 +2,14 @@
 # Deploys this commit to what infra/ made, or rolls back; docs/operations.md explains each step.
 #   scripts/deploy.sh --group G --prefix P --gdal-image ghcr.io/osgeo/gdal@sha256:... [--dry-run]
 #   scripts/deploy.sh --group G --prefix P --rollback TAG [--dry-run]
-# Also: --python-image IMAGE, --platforms platforms.json (the gateway's), --no-smoke.
+# Also: --python-image IMAGE, --platforms platforms.json (the gateway's), --no-smoke, and --heavy-on appService where the
+# templates were deployed so (heavyWorkersOn).
 # GEODAG_OPERATOR_KEY: an operator's key, to ask the orchestrator which build it is. Needs az (logged in), curl, git
 # and the project's .venv. Tags are commits: an image that exists is never built again, so a run that stopped goes on.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-group='' prefix='' gdal_image='' python_image='' platforms='' rollback='' dry='' smoke=yes
+group='' prefix='' gdal_image='' python_image='' platforms='' rollback='' dry='' smoke=yes heavy_on=jobs
 while [ $# -gt 0 ]; do
   case $1 in
     --group) group=$2; shift ;;
@@ -17,6 +18,7 @@ while [ $# -gt 0 ]; do
     --python-image) python_image=$2; shift ;;
     --platforms) platforms=$2; shift ;;
     --rollback) rollback=$2; shift ;;
+    --heavy-on) heavy_on=$2; shift ;;
     --dry-run) dry=yes ;;
     --no-smoke) smoke='' ;;
     *) printf 'deploy: unknown argument %s; see the head of scripts/deploy.sh\n' "$1" >&2; exit 64 ;;
@@ -31,6 +33,7 @@ run() { # run COMMAND...: what changes something; a dry run only shows it
 }
 
 [ -n "$group" ] && [ -n "$prefix" ] || fail "--group and --prefix are needed" 64
+[[ $heavy_on =~ ^(jobs|appService)$ ]] || fail "--heavy-on is jobs or appService" 64
 registry="${prefix}acr"
 wait_seconds=${DEPLOY_WAIT_SECONDS:-600} pause_seconds=${DEPLOY_PAUSE_SECONDS:-5}
 changed=()  # parts that run the new build already, for the way back
@@ -101,7 +104,6 @@ await_build() { # await_build BASE READY_PATH BUILD_PATH TAG: ready, and it is t
 
 set_site() { # set_site APP IMAGE TAG: restart alone would not pull another image
   local app="$prefix-$1"
-  changed+=("$1")
   run az webapp config container set --name "$app" --resource-group "$group" \
     --container-image-name "$(image "$2" "$3")" --output none || return 1
   run az webapp restart --name "$app" --resource-group "$group" || return 1
@@ -109,11 +111,14 @@ set_site() { # set_site APP IMAGE TAG: restart alone would not pull another imag
 }
 
 set_workers() { # running executions of the heavy job end with the build they began with
-  changed+=(workers)
   run az containerapp update --name "$prefix-worker-light" --resource-group "$group" \
     --image "$(image worker "$1")" --output none || return 1
-  run az containerapp job update --name "$prefix-worker-heavy" --resource-group "$group" \
-    --image "$(image worker "$1")" --output none
+  if [ "$heavy_on" = appService ]; then
+    set_site worker worker "$1"
+  else
+    run az containerapp job update --name "$prefix-worker-heavy" --resource-group "$group" \
+      --image "$(image worker "$1")" --output none
+  fi
 }
 
 set_gateway() { # set_gateway TAG: the folder is made of this checkout, so a way back checks the old commit out
@@ -123,7 +128,6 @@ set_gateway() { # set_gateway TAG: the folder is made of this checkout, so a way
     root=$folder/checkout
     run git worktree add --detach --force "$root" "$1" || return 1
   fi
-  changed+=(gateway)
   run .venv/bin/python "$root/scripts/functions_package.py" "$folder/app" ${platforms:+"$platforms"} || return 1
   run az functionapp config appsettings set --name "$prefix-gateway" --resource-group "$group" \
     --settings "BUILD_ID=$1" --output none || return 1
@@ -133,8 +137,21 @@ set_gateway() { # set_gateway TAG: the folder is made of this checkout, so a way
   await_build "$(url gateway)" /api/readyz /api/openapi.json "$1"
 }
 
+set_part() { # set_part PART TAG
+  case $1 in
+    orchestrator) set_site orchestrator orchestrator "$2" ;;
+    serving) set_site serving worker "$2" ;;
+    workers) set_workers "$2" ;;
+    gateway) set_gateway "$2" ;;
+  esac
+}
+
 set_all() { # orchestrators first: they understand workers and a gateway of the build before
-  set_site orchestrator orchestrator "$1" && set_site serving worker "$1" && set_workers "$1" && set_gateway "$1"
+  local part
+  for part in orchestrator serving workers gateway; do
+    changed+=("$part")
+    set_part "$part" "$1" || return 1
+  done
 }
 
 migrations_of() { git ls-tree --name-only "$1" repositories/migrations/ | sed 's|.*/||' | sort; }
@@ -153,12 +170,7 @@ go_back() { # to the build that ran before, for the parts that were changed
   speaks "$previous" "$tag" || fail "failed, and $previous cannot come back; mend forward"
   say "going back to $previous: ${changed[*]}" >&2
   for part in "${changed[@]}"; do
-    case $part in
-      orchestrator) set_site orchestrator orchestrator "$previous" ;;
-      serving) set_site serving worker "$previous" ;;
-      workers) set_workers "$previous" ;;
-      gateway) set_gateway "$previous" ;;
-    esac || fail "going back failed at $part; docs/operations.md, \"Going back\""
+    set_part "$part" "$previous" || fail "going back failed at $part; docs/operations.md, \"Going back\""
   done
   fail "failed; $previous runs again"
 }

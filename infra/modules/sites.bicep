@@ -21,6 +21,7 @@ param publicOrchestratorUrl string
 param publicServingUrl string
 param publicExternalUrl string
 param exportsExternally bool
+param scaleMetricsUrl string
 param insightsConnection string
 param workspaceId string
 
@@ -76,6 +77,7 @@ var orchestratorSettings = union(commonSettings, {
   PUBLIC_ORCHESTRATOR_URL: publicOrchestratorUrl
   PUBLIC_EXTERNAL_URL: publicExternalUrl
   EXTERNAL_EXPORT: string(exportsExternally)
+  SCALE_METRICS_URL: scaleMetricsUrl
 })
 
 var servingSettings = union(commonSettings, {

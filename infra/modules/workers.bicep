@@ -1,7 +1,7 @@
 // Workers on Container Apps. Both scale on GET /api/v1/scale/{queue}, the number of unclaimed and leased tasks, which
 // stays above 0 while a lease lives; a queue's length would be 0 while hour-long tasks run.
 // Light work: an app whose replicas share many small tasks. Heavy work: a job whose executions each end when they have
-// been idle for a minute, so that nothing scales a running task away. The migration is a job that deploy.sh starts.
+// been idle for a minute, so that nothing scales a running task away (or modules/heavysite.bicep). The migration is a job that deploy.sh starts.
 param location string
 param prefix string
 param buildId string
@@ -9,6 +9,7 @@ param subnetId string
 param workspaceId string
 param lightWorkersMax int
 param heavyWorkersMax int
+param heavyJobs bool
 param workerIdentityId string
 param workerClientId string
 param deployIdentityId string
@@ -137,7 +138,7 @@ resource light 'Microsoft.App/containerApps@2024-03-01' = {
   }
 }
 
-resource heavy 'Microsoft.App/jobs@2024-03-01' = {
+resource heavy 'Microsoft.App/jobs@2024-03-01' = if (heavyJobs) {
   name: '${prefix}-worker-heavy'
   location: location
   identity: { type: 'UserAssigned', userAssignedIdentities: { '${workerIdentityId}': {} } }
@@ -214,3 +215,6 @@ resource migration 'Microsoft.App/jobs@2024-03-01' = {
     }
   }
 }
+
+// For modules/heavysite.bicep, where heavy work runs on an App Service instead.
+output heavySettings object = heavySettings

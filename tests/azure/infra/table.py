@@ -25,6 +25,7 @@ ROLES = {
     "blobDelegator": "db58b8e5-c6ad-4a2a-8342-4190687cbf4a",
     "secretsUser": "4633458b-17de-408a-b874-0445c86b69e6",
 }
+METRICS_PUBLISHER = "3913510d-42f4-4e42-8a64-420c390055eb"
 SECRETS_OFFICER = "b86a8fe4-44ce-4948-aee5-eccb2c155cd7"
 FORBIDDEN_ROLES = {
     "Owner": "8e3af657-a8ff-443c-a75c-2fe8c4bcb635",
@@ -81,6 +82,8 @@ RESOURCES = {
     "web app of serving": ("sites", "serving", "Microsoft.Web/sites"),
     "light workers": ("workers", "light", "Microsoft.App/containerApps"),
     "heavy workers": ("workers", "heavy", "Microsoft.App/jobs"),
+    "web app of heavy workers": ("heavysite", "worker", "Microsoft.Web/sites"),
+    "autoscale of heavy workers": ("heavysite", "scaling", "Microsoft.Insights/autoscalesettings"),
     "migration": ("workers", "migration", "Microsoft.App/jobs"),
     "gateway": ("gateway", "gateway", "Microsoft.Web/sites"),
     "database": ("database", "server", "Microsoft.DBforPostgreSQL/flexibleServers"),
@@ -98,7 +101,7 @@ RESOURCES = {
     "alert on dead letters": ("alerts", "deadLetters", "Microsoft.Insights/metricAlerts"),
     "private endpoints": ("network", "endpoint", "Microsoft.Network/privateEndpoints"),
 }
-LOGGED = {"registry", "messaging", "storage", "database", "vault", "sites", "gateway"}
+LOGGED = {"registry", "messaging", "storage", "database", "vault", "sites", "heavysite", "gateway"}
 """Templates whose resources send their logs to the workspace."""
 
 GIVEN_BY = {

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from function.settings import GatewaySettings
+from orchestrator.scaling import DIMENSION, METRIC
 from orchestrator.settings import OrchestratorSettings
 from repositories import roles
+from repositories.monitor import NAMESPACE
 from repositories.settings import DatabaseSettings, ProcessSettings
 from serving.settings import ServingSettings
 from tests.azure.infra import table
@@ -96,7 +98,7 @@ def test_no_role_is_an_owner_and_every_id_is_known(templates: dict[str, Template
         for resource in one.resources()
         if resource.type == "Microsoft.Authorization/roleAssignments"
     ]
-    assert {name for name, _ in assignments} == {"roles", "vault", "gateway"}
+    assert {name for name, _ in assignments} == {"roles", "vault", "gateway", "heavysite"}
     for name, resource in assignments:
         assert "scope" in resource.config, f"{name}: {resource.symbol} would hold for the whole resource group"
 
@@ -142,11 +144,34 @@ def test_each_process_has_its_own_database_role(templates: dict[str, Template]) 
 
 
 def test_apps_stay_on_and_have_time_to_drain(templates: dict[str, Template]) -> None:
-    sites = templates["sites"]
-    for symbol in ("orchestrator", "serving"):
-        site = sites.resource(symbol).config["properties"]["siteConfig"]
+    for name, symbol in (("sites", "orchestrator"), ("sites", "serving"), ("heavysite", "worker")):
+        site = templates[name].resource(symbol).config["properties"]["siteConfig"]
         assert (site["alwaysOn"], site["healthCheckPath"], site["ftpsState"]) == (True, "/livez", "Disabled")
-    assert sites.variable("platformSettings")["WEBSITES_CONTAINER_STOP_TIME_LIMIT"] == "120"
+        assert templates[name].variable("platformSettings")["WEBSITES_CONTAINER_STOP_TIME_LIMIT"] == "120"
+
+
+def test_an_app_service_scales_on_the_number_that_orchestrators_write(templates: dict[str, Template]) -> None:
+    site, sites, main = templates["heavysite"], templates["sites"], templates["main"]
+    trigger = site.variable("trigger")
+    (queue,) = trigger["dimensions"]
+    assert (trigger["metricName"], trigger["metricNamespace"]) == (METRIC, NAMESPACE)
+    assert "metricResourceUri: plan.id" in site.text
+    assert (queue["DimensionName"], queue["Values"]) == (DIMENSION, [table.HEAVY_QUEUE])
+    (profile,) = site.resource("scaling").config["properties"]["profiles"]
+    triggers = [site.value(rule["metricTrigger"]) for rule in profile["rules"]]
+    assert [(one["operator"], one["threshold"], one["dividePerInstance"]) for one in triggers] == [
+        ("GreaterThan", 1, True),
+        # Not per instance: nobody is taken away while a lease lives.
+        ("LessThan", 1, False),
+    ]
+    assert profile["rules"][1]["scaleAction"]["type"] == "ExactCount"
+    # The orchestrator writes about that very plan, and may.
+    assert sites.variable("orchestratorSettings")["SCALE_METRICS_URL"] == "scaleMetricsUrl"
+    assert "resourceId('Microsoft.Web/serverfarms', '${prefix}-worker-plan')}/metrics" in main.text
+    assert site.resource("plan").config["name"] == "${prefix}-worker-plan"
+    assert site.variable("publisher") == table.METRICS_PUBLISHER
+    assert site.resource("publishing").config["scope"] == "plan"
+    assert {"WORKER_EXIT_WHEN_IDLE_SECONDS", "WORKER_SERVICE_KEY"} == site.variable("ownSettings").keys() - {"RUN_MODE"}
 
 
 def test_workers_scale_on_tasks_and_not_on_the_length_of_a_queue(templates: dict[str, Template]) -> None:

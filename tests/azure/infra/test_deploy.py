@@ -32,6 +32,7 @@ printf '{"build_id":"%s"}' "$(cat "$RECORD.running")"
 """
 PYTHON = """#!/bin/sh
 echo "python $*" >>"$RECORD"
+if [ -n "$FAIL" ] && echo "python $*" | grep -q -- "$FAIL"; then exit 1; fi
 """
 SMOKE = """#!/bin/sh
 echo "smoke $*" >>"$RECORD"
@@ -208,6 +209,43 @@ def test_a_failure_at_a_part_takes_the_changed_parts_back(deployment: Deployment
     assert all(f":{old}" in line for line in deployment.recorded("az webapp config container set")[-1:])
 
 
+@pytest.mark.parametrize(
+    ("fail", "part", "steps"),
+    [
+        ("webapp restart --name demo-orchestrator", "orchestrator", [*ORCHESTRATOR, *ORCHESTRATOR]),
+        ("webapp restart --name demo-serving", "serving", [*ORCHESTRATOR, *SERVING, *ORCHESTRATOR, *SERVING]),
+        ("scripts/functions_package.py", "gateway", [*ALL[:-2], *ALL[:-2]]),
+        ("config-zip", "gateway", [*ALL, *ALL]),
+    ],
+    ids=["restart", "serving-restart", "package", "zip"],
+)
+def test_what_fails_on_the_way_back_too_is_named(
+    deployment: Deployment, fail: str, part: str, steps: list[str]
+) -> None:
+    done = deployment.deploy(FAIL=fail)
+    assert done.returncode == 1
+    assert f"going back failed at {part}" in done.stderr
+    assert deployment.steps() == [*BUILD, *MIGRATE, *steps]
+
+
+def test_a_rollback_that_fails_says_where_to_read_on(deployment: Deployment) -> None:
+    old, new = deployment.builds
+    done = deployment.run("--rollback", old, EXISTS="yes", PREVIOUS=new, FAIL="demo-worker-light")
+    assert (done.returncode, deployment.steps()) == (1, [*ORCHESTRATOR, *SERVING, WORKERS[0]])
+    assert "going back failed" in done.stderr
+
+
+def test_heavy_workers_on_an_app_service_are_set_and_taken_back_as_a_site(deployment: Deployment) -> None:
+    site = ["webapp config container set demo-worker", "webapp restart demo-worker"]
+    parts = [*ORCHESTRATOR, *SERVING, WORKERS[0], *site]
+    done = deployment.deploy("--heavy-on", "appService")
+    assert done.returncode == 0, done.stderr
+    assert deployment.steps() == [*BUILD, *MIGRATE, *parts, *GATEWAY, "smoke"]
+    assert "curl https://demo-worker.azurewebsites.net/health" in deployment.recorded("curl")
+    done = deployment.deploy("--heavy-on", "appService", FAIL=f"BUILD_ID={deployment.builds[-1]} --output none")
+    assert (done.returncode, deployment.steps()[-len(parts) - 2 :]) == (1, [*parts, *GATEWAY])
+
+
 @pytest.mark.parametrize("trouble", [{"SMOKE": "fails"}, {"DEAD": "{new}"}], ids=["smoke", "never-ready"])
 def test_a_build_that_does_not_do_its_work_is_taken_back(deployment: Deployment, trouble: dict[str, str]) -> None:
     old, new = deployment.builds
@@ -239,8 +277,8 @@ def test_a_rollback_sets_every_part_and_migrates_nothing(deployment: Deployment)
 
 @pytest.mark.parametrize(
     "words",
-    [("--gdal-image", "ghcr.io/osgeo/gdal:latest"), (), ("--what",)],
-    ids=["base-without-digest", "no-base", "unknown-word"],
+    [("--gdal-image", "ghcr.io/osgeo/gdal:latest"), (), ("--what",), ("--heavy-on", "vm")],
+    ids=["base-without-digest", "no-base", "unknown-word", "unknown-place"],
 )
 def test_a_wrong_call_stops_at_once(deployment: Deployment, words: tuple[str, ...]) -> None:
     assert deployment.run(*words).returncode == 64

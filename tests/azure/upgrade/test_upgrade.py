@@ -1,8 +1,10 @@
 """A platform under load becomes the next build part by part, and its parts are killed in the middle of leaving."""
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +13,7 @@ from contextlib import ExitStack, suppress
 from cli.stack.layout import THIS_BUILD, Build
 from orchestrator import migration
 from repositories import roles
-from repositories.settings import DatabaseSettings
+from repositories.settings import PREFIXES, SHARED_NAMES, DatabaseSettings
 from tests.acceptance.platform import Platform, http
 from tests.acceptance.verdicts import check_applied_once
 from tests.azure.upgrade.builds import module_file
@@ -19,7 +21,25 @@ from tests.azure.upgrade.clients import Crowd
 from tests.azure.upgrade.doors import GRACE_SECONDS, TwoDoors
 from tests.support.waiting import wait_until
 
+SETTINGS = """
+import json
+from function.settings import GatewaySettings
+from orchestrator.settings import OrchestratorSettings
+from serving.settings import ServingSettings
+from worker.settings import WorkerSettings
+kinds = (GatewaySettings, OrchestratorSettings, ServingSettings, WorkerSettings)
+print(json.dumps({k.__name__: {n.upper(): f.is_required() for n, f in k.model_fields.items()} for k in kinds}))
+"""
 UNFINISHED = "SELECT count(*) FROM dagapp.dag_jobs WHERE status IN ('PENDING', 'RUNNING')"
+
+
+def test_a_build_starts_with_the_settings_of_the_build_before(previous: Build) -> None:
+    before, now = settings_of(previous), settings_of(THIS_BUILD)
+    for kind, known in before.items():
+        needed = {name for name, required in now[kind].items() if required}
+        assert needed <= known.keys(), f"{kind}: a new setting needs a default that holds"
+        gone = {name for name in known.keys() - now[kind].keys() if name.startswith(PREFIXES)}
+        assert gone <= SHARED_NAMES, f"{kind}: a name that is still set would stop the start"
 
 
 def test_a_rolling_upgrade_under_load_loses_and_doubles_nothing(
@@ -118,6 +138,13 @@ def check_builds_are_two(previous: Build) -> None:
     """Check that the interpreters of the two builds find two trees; subprocesses of tasks look as this does."""
     assert module_file(previous, "worker").is_relative_to(previous.root)
     assert module_file(THIS_BUILD, "worker").is_relative_to(THIS_BUILD.root)
+
+
+def settings_of(build: Build) -> dict[str, dict[str, bool]]:
+    """Return every setting of the processes of a build, and whether it must be given."""
+    done = subprocess.run((build.python, "-c", SETTINGS), cwd=build.root, check=True, capture_output=True, text=True)
+    found: dict[str, dict[str, bool]] = json.loads(done.stdout)
+    return found
 
 
 def migrate(platform: Platform) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.routes import scale
+from orchestrator import scaling
 from tests.support.doors import Door
 from tests.support.engine import Engine
 from tests.support.waiting import await_until
@@ -55,7 +55,7 @@ async def test_scale_counts_leases_and_not_what_is_held(door: Door, engine: Engi
 async def test_a_task_that_waits_for_long_is_in_the_log(
     door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(scale, "LONG_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(scaling, "LONG_WAIT_SECONDS", 0.0)
     await door.create("echo_test")
     assert (await door.get("/api/v1/scale/functionapp-tasks"))["oldest_unclaimed_seconds"] > 0
-    assert [one.message for one in caplog.records if one.name == scale.__name__] == ["tasks wait for workers"]
+    assert [one.message for one in caplog.records if one.name == scaling.__name__] == ["tasks wait for workers"]
