@@ -62,7 +62,7 @@ class WorkerIdentity(Wire):
     host: Name
     pid: int
     build_id: Name
-    state: Literal["active", "draining"] = "active"
+    state: Literal["active", "draining", "stopped"] = "active"
 
 
 class Claim(Wire):

@@ -37,13 +37,14 @@ class WorkerRepository:
         )
 
     async def recent(self, seen_within_seconds: float) -> Sequence[Worker]:
-        """Return workers seen lately, by queue."""
+        """Return workers seen lately that have not said goodbye, by queue."""
         async with self._conn.cursor(row_factory=class_row(Worker)) as cursor:
             await cursor.execute(
                 """
                 SELECT worker_id, queue, host, pid, build_id, state, free, started_at, heartbeat_at
                 FROM dagapp.dag_workers
-                WHERE heartbeat_at > dagapp.clock() - make_interval(secs => %s) ORDER BY queue, worker_id
+                WHERE heartbeat_at > dagapp.clock() - make_interval(secs => %s) AND state <> 'stopped'
+                ORDER BY queue, worker_id
                 """,
                 (seen_within_seconds,),
             )

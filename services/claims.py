@@ -54,9 +54,9 @@ class Free:
     memory_bytes: int
 
     @classmethod
-    def of(cls, capacity: Capacity, draining: bool) -> "Free":
-        """Return what a worker offers; one that drains offers nothing."""
-        return cls(0 if draining else capacity.slots, capacity.memory_bytes)
+    def of(cls, capacity: Capacity, leaving: bool) -> "Free":
+        """Return what a worker offers; one that leaves offers nothing."""
+        return cls(0 if leaving else capacity.slots, capacity.memory_bytes)
 
     def take(self, attempt: Attempt) -> str | None:
         """Reserve room for one task, or return what is missing; memory 0 means that the worker does not say."""
@@ -92,7 +92,7 @@ class ClaimService:
         """Answer claims on attempts that this transaction has locked, in the order of the claims."""
         found = {one.task_id: one for one in attempts}
         room = _Room(
-            Free.of(request.free, request.worker.state == "draining"),
+            Free.of(request.free, request.worker.state != "active"),
             await _checkpoints(conn, found.values()),
             await self._credentials(conn, found.values()),
         )

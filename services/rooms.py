@@ -119,7 +119,7 @@ class RoomService:
 
     def room(self, request: ExchangeRequest) -> Room | None:
         """Return the room of a worker; None when it has none, or leaves."""
-        free = Free.of(request.free, request.worker.state == "draining")
+        free = Free.of(request.free, request.worker.state != "active")
         return Room(request, self.claims.lease_seconds, free) if free.slots > 0 else None
 
     async def lend(self, conn: Connection, rooms: Sequence[Room]) -> Lent:

@@ -7,11 +7,11 @@ import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from core.handlers_catalog import HandlerSpec, RunMode
 from core.ports import BlobRepository, ExternalExport, TaskReceiver
-from core.wire import Capacity, ReleaseRequest, WorkerIdentity
+from core.wire import Capacity, HeartbeatRequest, ReleaseRequest, WorkerIdentity
 from edge.fetching import SourceClient
 from handlers.context import NO_ZONE
 from repositories.payloads import PayloadStore
@@ -42,6 +42,7 @@ CLAIM_GRACE_SECONDS = 0.7
 HANDLER_GRACE_SECONDS = 1.5
 REPORT_SECONDS = 1.3
 END_SECONDS = 0.5
+"""For tasks that were killed to end, and for the goodbye."""
 IDLE_LOOK_SECONDS = 1.0
 
 
@@ -74,7 +75,7 @@ class Worker:
         self._locks = [own_folder(folder) for folder in {settings.worker_state_dir, settings.worker_scratch_dir}]
         if count := remove_leftovers(settings.worker_scratch_dir):
             self._logger.info("scratch leftovers removed", extra={"count": count})
-        self._draining = False
+        self._state: Literal["active", "draining", "stopped"] = "active"
         self._machine = Machine(settings.worker_scratch_dir)
         self._worker_id = settings.worker_id or f"{socket.gethostname()}-{os.urandom(4).hex()}"
         self._slots = Slots(settings.worker_slots_inline, lambda: len(self._pool), settings.worker_credit)
@@ -134,7 +135,7 @@ class Worker:
 
     async def _drain(self, loops: list[asyncio.Task[None]]) -> None:
         """Leave within five seconds: leases and checkpoints first, clean-up after."""
-        self._draining = True
+        self._state = "draining"
         self._logger.info("drain started", extra={"running": len(self._table)})
         consumer, *others = loops
         self._intake.stop()
@@ -151,7 +152,8 @@ class Worker:
             self._in_time(REPORT_SECONDS, self._reporter.drained()),
             self._in_time(REPORT_SECONDS, self._settler.flush()),
         )
-        await self._supervisor.wait_ended(END_SECONDS)
+        self._state = "stopped"
+        await asyncio.gather(self._in_time(END_SECONDS, self._say_goodbye()), self._supervisor.wait_ended(END_SECONDS))
         for loop in others:
             loop.cancel()
         await self._close()
@@ -166,6 +168,10 @@ class Worker:
         if releases:
             self._logger.info("leases given back", extra={"count": len(releases)})
             await self._client.releases(ReleaseRequest(worker=self._identity(), releases=releases))
+
+    async def _say_goodbye(self) -> None:
+        """Tell operators that nobody is missed here."""
+        await self._client.heartbeats(HeartbeatRequest(worker=self._identity(), free=Capacity(slots=0), beats=()))
 
     async def _in_time(self, seconds: float, step: Coroutine[Any, Any, None]) -> None:
         """Take a step of the drain, but not longer than it may: what it did not do, time-outs of others mend."""
@@ -193,7 +199,7 @@ class Worker:
             host=socket.gethostname(),
             pid=os.getpid(),
             build_id=self._settings.build_id,
-            state="draining" if self._draining else "active",
+            state=self._state,
         )
 
     def _capacity(self) -> Capacity:
@@ -263,7 +269,7 @@ class Worker:
 
     def _health_state(self) -> HealthState:
         return HealthState(
-            draining=self._draining,
+            draining=self._state != "active",
             last_answer_at=self._client.last_answer_at,
             details={
                 "worker_id": self._worker_id,

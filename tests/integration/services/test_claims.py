@@ -6,7 +6,21 @@ from typing import Any
 import pytest
 
 from core.errors import Classification, ErrorDetail
-from core.wire import Beat, ClaimOutcome, Release, ResultDisposition, TaskMessage, TaskResult, TaskStatus
+from core.wire import (
+    Beat,
+    Capacity,
+    Claim,
+    ClaimOutcome,
+    ClaimRequest,
+    HeartbeatRequest,
+    Release,
+    ResultDisposition,
+    TaskMessage,
+    TaskResult,
+    TaskStatus,
+)
+from repositories.database import transaction
+from repositories.workers import WorkerRepository
 from tests.support.engine import Engine, HandWorker, beats_of, completed, workflows_of
 
 HEAVY = """
@@ -154,6 +168,21 @@ async def test_a_heartbeat_renews_leases_and_keeps_progress(engine: Engine, work
     assert answer.revoked == ()
     assert after["lease_expires_at"] > before["lease_expires_at"]
     assert (after["progress"], after["peak_rss_bytes"]) == (progress, 4096)
+
+
+async def test_a_worker_that_said_goodbye_is_not_shown_any_more(engine: Engine, worker: HandWorker) -> None:
+    async def shown() -> list[tuple[str, str]]:
+        async with transaction(engine.pool) as conn:
+            return [(one.worker_id, one.state) for one in await WorkerRepository(conn).recent(60)]
+
+    for state in ("active", "draining", "stopped"):
+        identity = worker.identity.model_copy(update={"state": state})
+        await engine.claims.heartbeat(HeartbeatRequest(worker=identity, free=Capacity(slots=1), beats=()))
+        assert await shown() == [("worker-1", state)] * (state != "stopped")
+        message = await engine.message(await engine.create("echo_test"))
+        claim = Claim(task_id=message.task_id, dispatch_no=message.dispatch_no, token=message.token, claim_id="c")
+        (answer,) = await engine.claims.claim(ClaimRequest(worker=identity, free=Capacity(slots=1), claims=(claim,)))
+        assert (answer.outcome == "granted") == (state == "active")
 
 
 async def test_leases_of_a_node_with_a_heartbeat_timeout_last_that_long(engine: Engine) -> None:

@@ -69,6 +69,8 @@ async def test_sigterm_ends_the_process_within_five_seconds_with_leases_given_ba
     assert process.returncode == 0, log_of(tmp_path)
     assert set(dispatch.orchestrator.released()) == {"job_a_0"}
     assert dispatch.orchestrator.releases[0].worker.state == "draining"
+    goodbye = dispatch.orchestrator.beats[-1]
+    assert (goodbye.worker.state, goodbye.free.slots, goodbye.beats) == ("stopped", 0, ())
 
 
 async def test_sigterm_without_any_orchestrator_still_ends_in_time(
