@@ -10,6 +10,11 @@ from core.errors import ParameterInvalid
 _PORTS: Final = {"https": 443, "http": 80}
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _SIX_TO_FOUR: Final = ipaddress.ip_network("2002::/16")
+_INSIDE: Final = tuple(
+    ipaddress.ip_network(one)
+    for one in ("168.63.129.16/32", "192.88.99.0/24", "64:ff9b:1::/48", "fec0::/10", "3fff::/20", "5f00::/16")
+)
+"""What some Python's `ipaddress` takes for public: the host of any machine on Azure, relays, site-local, examples."""
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -79,7 +84,12 @@ def may_connect(address: Address, policy: OutgoingPolicy) -> bool:
     """Return whether a connection in a partner's name may go to an address; embedded IPv4 addresses count too."""
     if policy.allow_loopback and address.is_loopback:
         return True
-    return all(one.is_global and not one.is_multicast and not one.is_reserved for one in _all_of(address))
+    return all(_is_public(one) for one in _all_of(address))
+
+
+def _is_public(one: Address) -> bool:
+    plain = one.is_global and not one.is_multicast and not one.is_reserved
+    return plain and not any(one in network for network in _INSIDE)
 
 
 def _all_of(address: Address) -> tuple[Address, ...]:

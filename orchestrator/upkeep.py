@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from core.errors import DatabaseUnavailable
+
 log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 3600.0
@@ -21,6 +23,12 @@ async def upkeep(chores: Sequence[Chore], interval_seconds: float = INTERVAL_SEC
         for chore in chores:
             try:
                 await chore()
+            except DatabaseUnavailable as error:
+                log.warning(
+                    "upkeep waits for the database",
+                    extra={"chore": chore.__name__, "retry_seconds": soon, "reason": str(error)},
+                )
+                pause = soon
             except Exception:
                 log.exception("upkeep failed", extra={"chore": chore.__name__, "retry_seconds": soon})
                 pause = soon

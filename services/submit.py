@@ -164,7 +164,13 @@ class SubmitService:
                 remediation="Upload the file first, then submit its blob name.",
             ) from error
         if info.size_bytes == 0:
-            raise DataError(f"blob {ref} has 0 bytes", code="FILE_EMPTY", field="file", value=ref.name)
+            raise DataError(
+                f"blob {ref} has 0 bytes",
+                code="FILE_EMPTY",
+                field="file",
+                value=ref.name,
+                remediation="Send the file again, completely.",
+            )
         return info
 
     async def _store(

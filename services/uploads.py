@@ -128,8 +128,16 @@ class UploadService:
             )
         return size_bytes or self._max_bytes
 
-    async def receive(self, token: str, chunks: AsyncIterator[bytes], now: datetime) -> BlobInfo:
+    async def receive(
+        self, token: str, chunks: AsyncIterator[bytes], now: datetime, announced: int | None = None
+    ) -> BlobInfo:
         """Store the bytes of an upload; the blob appears whole or not at all, and is never overwritten.
+
+        Args:
+            token: The signed address.
+            chunks: Its bytes; none is taken of a file that was announced as too long.
+            now: The time.
+            announced: How long it will be, where the sender said.
 
         Raises:
             Unauthenticated: the token.
@@ -137,6 +145,10 @@ class UploadService:
             Conflict: BLOB_EXISTS.
         """
         grant = verify(self._key, token, now)
+        if announced is not None and announced > grant.max_bytes:
+            raise ParameterInvalid(
+                f"the file has {announced} bytes; expected at most {grant.max_bytes}", field="size", value=announced
+            )
         return await self._blobs.write_stream(grant.ref, chunks, grant.max_bytes)
 
 

@@ -16,7 +16,7 @@ from repositories.routes import Route, placed_in_collection, published_collectio
 from serving.errors import hidden
 from serving.files import VersionFiles
 from serving.ranges import ranged
-from serving.routing import Admitted, Gate, is_unchanged
+from serving.routing import Admitted, Gate, check_query, is_unchanged
 
 log = logging.getLogger(__name__)
 
@@ -90,9 +90,9 @@ def documents_router(gate: Gate, catalogue: Catalogue, files: VersionFiles) -> A
     @router.api_route("/stac/collections/{collection_id}", methods=["GET", "HEAD"], response_class=Response)
     def stac_collection(request: Request, collection_id: str) -> Response:
         """Return a STAC collection to whoever sees an item in it."""
-        content = json.dumps(
-            catalogue.collection(gate, gate.caller(request.headers), collection_id), ensure_ascii=False, allow_nan=False
-        )
+        caller = gate.caller(request.headers)
+        check_query(request)
+        content = json.dumps(catalogue.collection(gate, caller, collection_id), ensure_ascii=False, allow_nan=False)
         return Response(content.encode(), headers={"Cache-Control": PRIVATE_CACHE}, media_type="application/json")
 
     @router.api_route("/stac/{asset_id}", methods=["GET", "HEAD"], response_class=Response)
@@ -126,7 +126,7 @@ def downloads_router(gate: Gate, files: VersionFiles) -> APIRouter:
 
     @router.api_route("/download/{asset_id}", methods=["GET", "HEAD"], response_class=Response)
     def download(
-        request: Request, admitted: Annotated[Admitted, Depends(gate.at(Door.DOWNLOAD))], tile: TileQuery = None
+        request: Request, admitted: Annotated[Admitted, Depends(gate.at(Door.DOWNLOAD, "tile"))], tile: TileQuery = None
     ) -> Response:
         """Return the Cloud Optimized GeoTIFF of a version, whole or by byte ranges.
 

@@ -11,6 +11,7 @@ from typing import Annotated, Final, TypeVar
 
 from fastapi import Query, Request
 
+from core import paging
 from core.access import PUBLIC_CACHE, Door, Requested, decide, parse_requested
 from core.identity import Caller
 from core.ids import canonical_json
@@ -67,6 +68,12 @@ def is_unchanged(request: Request, headers: Mapping[str, str]) -> bool:
     return etag is not None and any(tag.strip().removeprefix("W/") in (etag, "*") for tag in known.split(","))
 
 
+def check_query(request: Request, *known: str) -> None:
+    """Raise `ParameterInvalid` for what would be ignored: `verison=0` is not to show latest."""
+    paging.check_names(request.query_params, known)
+    paging.check_once([name for name, _ in request.query_params.multi_items()])
+
+
 class Gate:
     """Admits requests to versions; every door of serving asks it."""
 
@@ -74,11 +81,18 @@ class Gate:
         self._pool = pool
         self._identity = identity
 
-    def at(self, door: Door) -> Callable[..., Admitted]:
-        """Return the dependency of one door's endpoints; FastAPI runs it in a thread."""
+    def at(self, door: Door, *parameters: str) -> Callable[..., Admitted]:
+        """Return the dependency of one door's endpoints; FastAPI runs it in a thread.
+
+        Args:
+            door: Which one.
+            parameters: What its query may have beside the version.
+        """
 
         def admit(request: Request, asset_id: str, version: VersionQuery = None) -> Admitted:
-            return self.admit(self.caller(request.headers), asset_id, parse_requested(version), door)
+            caller = self.caller(request.headers)
+            check_query(request, "version", *parameters)
+            return self.admit(caller, asset_id, parse_requested(version), door)
 
         return admit
 

@@ -130,6 +130,14 @@ class Home:
         """Return the file that says which process a part is."""
         return self.root / "run" / f"{part}.json"
 
+    def make_folders(self) -> None:
+        """Make the folders that no other user of the machine looks into: what waits for approval lies there too."""
+        for name in ("blobs", "logs", "run", "workers"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+            (self.root / name).chmod(0o700)
+        for zone in ("bronze", "silver", "external"):
+            (self.blobs / zone).mkdir(exist_ok=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Urls:

@@ -238,8 +238,7 @@ class Stack:
     def _prepare(self) -> None:
         """End leftovers, then settle ports and keys, and record them."""
         self.end_leftovers()
-        for zone in ("bronze", "silver", "external"):
-            (self.home.blobs / zone).mkdir(parents=True, exist_ok=True)
+        self.home.make_folders()
         names = tuple(dict.fromkeys(("postgres", "gateway", "serving", *self.shape.part_names)))
         recorded = (read_json(self.home.state_file) or {}).get("ports", {})
         ports = self._choose_ports(names, {**self._wanted_ports, **recorded})

@@ -32,7 +32,7 @@ async def receive(request: Request, token: str) -> Response:
     """Take the bytes of one blob; the signed token is the whole credential."""
     uploads = context(request).business.uploads
     try:
-        info = await uploads.receive(token, request.stream(), datetime.now(UTC))
+        info = await uploads.receive(token, request.stream(), datetime.now(UTC), _announced(request))
     except ClientDisconnect as error:
         raise ParameterInvalid("the upload ended before its last byte", field="body") from error
     body = {
@@ -42,3 +42,9 @@ async def receive(request: Request, token: str) -> Response:
         "etag": info.etag,
     }
     return JSONResponse(body, 201, {"ETag": f'"{info.etag}"'})
+
+
+def _announced(request: Request) -> int | None:
+    """Return how long the body will be, where its sender said."""
+    said = request.headers.get("content-length", "")
+    return int(said) if said.isdecimal() else None

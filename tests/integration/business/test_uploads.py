@@ -56,6 +56,18 @@ async def test_a_file_that_is_longer_than_granted_leaves_nothing(business: Busin
     assert not (business.root / str(GRANT.ref)).exists()
 
 
+async def test_no_byte_is_taken_of_a_file_that_is_announced_as_longer_than_granted(business: Business) -> None:
+    async def untouched() -> AsyncIterator[bytes]:
+        pytest.fail("a byte was asked for")
+        yield b""
+
+    with pytest.raises(ParameterInvalid, match="11 bytes; expected at most 10") as refused:
+        await business.uploads.receive(sign(UPLOAD_KEY, GRANT), untouched(), NOW, 11)
+    assert (refused.value.detail.field, refused.value.detail.value) == ("size", 11)
+    assert not (business.root / str(GRANT.ref)).exists()
+    await business.uploads.receive(sign(UPLOAD_KEY, GRANT), chunks(b"1234567890"), NOW, 10)
+
+
 async def test_an_address_expires(business: Business) -> None:
     with pytest.raises(Unauthenticated, match="expired"):
         await business.uploads.receive(sign(UPLOAD_KEY, GRANT), chunks(b"x"), NOW + timedelta(minutes=15))

@@ -115,3 +115,14 @@ def test_a_stack_on_service_bus_outside_a_checkout_says_what_is_missing(
     monkeypatch.setattr("cli.stack.servicebus.MAIN", tmp_path / "none")
     with pytest.raises(PeerMissing, match="only a checkout"):
         make_plan(tmp_path, Shape(queue=QueueKind.SERVICEBUS)).spec("servicebus")
+
+
+def test_no_other_user_looks_into_the_folders_of_a_home(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    (home.blobs / "silver").mkdir(parents=True)
+    home.blobs.chmod(0o755)
+    for _ in range(2):
+        home.make_folders()
+    made = {one.name: one.stat().st_mode & 0o777 for one in home.root.iterdir()}
+    assert made == dict.fromkeys(("blobs", "logs", "run", "workers"), 0o700)
+    assert sorted(one.name for one in home.blobs.iterdir()) == ["bronze", "external", "silver"]

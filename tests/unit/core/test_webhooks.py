@@ -115,6 +115,13 @@ def test_loopback_counts_only_where_one_machine_says_so() -> None:
         ("::ffff:127.0.0.1", False),
         ("2001:0:a00:1::", False),
         ("ff02::1", False),
+        ("168.63.129.16", False),
+        ("::ffff:168.63.129.16", False),
+        ("64:ff9b::a83f:8110", False),
+        ("64:ff9b:1::a00:1", False),
+        ("192.88.99.1", False),
+        ("fec0::1", False),
+        ("3fff::1", False),
     ],
 )
 def test_addresses_are_judged_with_what_is_inside_them(address: str, expected: bool) -> None:
