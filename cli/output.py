@@ -54,7 +54,7 @@ def row_table(title: str, columns: tuple[str, ...], rows: list[Json]) -> Table:
     """Return one table line per row, only the named columns; ids are never cut, whatever becomes of the others."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for column in columns:
-        is_id = column.endswith("_id")
+        is_id = column.endswith("_id") or column == "name"
         widest = max((len(_cell(column, row.get(column))) for row in rows), default=0) if is_id else None
         table.add_column(column, overflow="fold" if is_id else "ellipsis", min_width=widest)
     for row in rows:

@@ -22,6 +22,7 @@ from core.models.business import ApprovalState, Clearance, Exposure, ProcessingS
 
 Json = dict[str, Any]
 
+_COUNTS: Final = ("current", "total")
 _FINAL: Final = frozenset({RequestState.COMPLETED, RequestState.FAILED, RequestState.CANCELLED})
 _DELETED: Final = "the version was deleted; only an admin can restore it"
 _INNER: Final[Mapping[str, str]] = {
@@ -229,7 +230,7 @@ def status_view(facts: RequestFacts, caller: Caller, urls: PublicUrls) -> Status
         version_ordinal=facts.version_ordinal,
         revision=facts.revision,
         state=facts.state,
-        progress=facts.progress,
+        progress=_progress(facts.progress),
         review=facts.review if facts.state is RequestState.COMPLETED and not facts.deleted else None,
         reason=_DELETED if facts.deleted else facts.reason,
         deleted=facts.deleted,
@@ -239,6 +240,11 @@ def status_view(facts: RequestFacts, caller: Caller, urls: PublicUrls) -> Status
         services=_services(facts, caller, urls),
         next_actions=list(_next_actions(facts, caller)),
     )
+
+
+def _progress(progress: Json) -> Json:
+    """Return how far a request is, without the counts of jobs that have no rows any more."""
+    return progress if progress.get("total") != 0 else {k: v for k, v in progress.items() if k not in _COUNTS}
 
 
 def _report_url(facts: RequestFacts, urls: PublicUrls) -> str | None:

@@ -1,6 +1,7 @@
 """Whether a database is whole beside its blobs, as after a restore: what it names and what is not there."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,7 @@ from repositories import migrate
 
 Connection = AsyncConnection[Any]
 AT_A_TIME: Final = 16
+MAX_LIST_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +30,46 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A blob that a version names."""
+    """A blob that a version names, or a job that is not over."""
 
-    version: str
+    whose: str
     path: str
     size_bytes: int | None
+    is_list: bool = False
+    """True: it is a list of tiles, which names more."""
 
 
 async def missing(conn: Connection, blobs: BlobRepository) -> list[Missing]:
-    """Return everything that is missing: a schema of this build, files of versions, items of what is published."""
+    """Return everything that is missing: a schema of this build, files and tiles of versions, what jobs that are not
+    over will read, items of what is published.
+    """
     found = await _schema(conn)
     if found:
         return found
-    named = await _named(conn)
+    named = [*await _named(conn), *await _awaited(conn)]
+    found += await _absent(blobs, named)
+    absent = {one.name for one in found}
+    for one in named:
+        if one.is_list and one.path not in absent:
+            found += await _absent_tiles(blobs, one)
+    return found + await _catalogue(conn)
+
+
+async def _absent(blobs: BlobRepository, named: Sequence[Named]) -> list[Missing]:
+    found: list[Missing] = []
     for start in range(0, len(named), AT_A_TIME):
         looks = (_look(blobs, one) for one in named[start : start + AT_A_TIME])
         found += [one for one in await asyncio.gather(*looks) if one is not None]
-    return found + await _catalogue(conn)
+    return found
+
+
+async def _absent_tiles(blobs: BlobRepository, one: Named) -> list[Missing]:
+    try:
+        tiles = json.loads(await blobs.read(BlobRef.parse(one.path), MAX_LIST_BYTES))["tiles"]
+        named = [Named(one.whose, str(tile["blob_path"]), tile["size_bytes"]) for tile in tiles]
+    except (ValueError, LookupError, TypeError):
+        return [Missing("blob", one.path, f"{one.whose}: not a list of tiles")]
+    return await _absent(blobs, named)
 
 
 async def _schema(conn: Connection) -> list[Missing]:
@@ -59,11 +84,40 @@ async def _named(conn: Connection) -> Sequence[Named]:
     async with conn.cursor(row_factory=class_row(Named)) as cursor:
         await cursor.execute(
             """
-            SELECT v.asset_id || ' v' || v.version_ordinal AS version, p.path,
-                   CASE WHEN p.path = v.tiles_path THEN NULL ELSE v.blob_size_bytes END AS size_bytes
+            SELECT v.asset_id || ' v' || v.version_ordinal AS whose, p.path,
+                   CASE WHEN p.path = v.tiles_path THEN NULL ELSE v.blob_size_bytes END AS size_bytes,
+                   p.path IS NOT DISTINCT FROM v.tiles_path AS is_list
             FROM dagapp.asset_versions AS v JOIN dagapp.geospatial_assets AS a USING (asset_id)
             CROSS JOIN LATERAL unnest(ARRAY[v.blob_path, v.tiles_path, v.external_blob_path]) AS p (path)
             WHERE v.deleted_at IS NULL AND a.deleted_at IS NULL AND p.path IS NOT NULL
+            ORDER BY 1, 2
+            """
+        )
+        return await cursor.fetchall()
+
+
+async def _awaited(conn: Connection) -> Sequence[Named]:
+    """Return what jobs that are not over will read: sources of versions, stored values."""
+    async with conn.cursor(row_factory=class_row(Named)) as cursor:
+        await cursor.execute(
+            """
+            SELECT v.asset_id || ' v' || v.version_ordinal AS whose,
+                   (v.source->>'container_name') || '/' || s.name AS path,
+                   CASE WHEN s.name = v.source->>'blob_name' THEN (v.source->>'size_bytes')::bigint END AS size_bytes
+            FROM dagapp.asset_versions AS v
+            CROSS JOIN LATERAL (
+                SELECT v.source->>'blob_name' UNION
+                SELECT jsonb_array_elements_text(v.source->'blob_names')
+                WHERE jsonb_typeof(v.source->'blob_names') = 'array') AS s (name)
+            WHERE v.processing_state IN ('queued', 'processing') AND s.name IS NOT NULL
+            UNION ALL
+            SELECT 'job ' || j.job_id, 'silver/' || (r.ref->>'blob'), (r.ref->>'size_bytes')::bigint
+            FROM dagapp.dag_jobs AS j
+            CROSS JOIN LATERAL (
+                SELECT value FROM jsonb_each(coalesce(j.input_refs, '{}'::jsonb)) UNION ALL
+                SELECT unnest(ARRAY[n.input_ref, n.output_ref]) FROM dagapp.dag_node_states AS n
+                WHERE n.job_id = j.job_id) AS r (ref)
+            WHERE j.status IN ('PENDING', 'RUNNING') AND r.ref IS NOT NULL
             ORDER BY 1, 2
             """
         )
@@ -74,9 +128,9 @@ async def _look(blobs: BlobRepository, one: Named) -> Missing | None:
     try:
         info = await blobs.stat(BlobRef.parse(one.path))
     except DataError as error:
-        return Missing("blob", one.path, f"{one.version}: {error.detail.code}")
+        return Missing("blob", one.path, f"{one.whose}: {error.detail.code}")
     if one.size_bytes is not None and info.size_bytes != one.size_bytes:
-        return Missing("blob", one.path, f"{one.version}: {info.size_bytes} bytes, expected {one.size_bytes}")
+        return Missing("blob", one.path, f"{one.whose}: {info.size_bytes} bytes, expected {one.size_bytes}")
     return None
 
 

@@ -17,8 +17,7 @@ from cli.output import key_value_table, row_table, show
 from cli.stack import backup as backups
 from cli.stack.cluster import Cluster
 from cli.stack.credentials import ensure_credentials
-from cli.stack.layout import Home
-from repositories.blobs_folder import FolderBlobRepository
+from cli.stack.storage import storage_of
 from repositories.verification import Missing, missing
 
 app = typer.Typer(no_args_is_help=True, help="The local database: its schema, backups, whether it is whole.")
@@ -68,17 +67,21 @@ def restore(
 
 @app.command()
 def verify(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Say what the database names and what is not there: schema, files of versions, items of the catalogue."""
+    """Say what the database names and is not there: schema, files of versions, what jobs will read, the catalogue."""
     with _running(home) as cluster:
-        found = asyncio.run(_missing(cluster, Home(home.resolve()).blobs))
+        found = asyncio.run(_missing(cluster, home.resolve()))
     rows = [asdict(one) for one in found]
     show(rows, row_table("Missing", ("kind", "name", "detail"), rows), as_json=as_json)
     raise typer.Exit(1 if rows else 0)
 
 
-async def _missing(cluster: Cluster, blobs: Path) -> list[Missing]:
-    async with await AsyncConnection.connect(cluster.admin_conninfo("geodag"), autocommit=True) as conn:
-        return await missing(conn, FolderBlobRepository(blobs))
+async def _missing(cluster: Cluster, root: Path) -> list[Missing]:
+    blobs = storage_of(root)
+    try:
+        async with await AsyncConnection.connect(cluster.admin_conninfo("geodag"), autocommit=True) as conn:
+            return await missing(conn, blobs)
+    finally:
+        await blobs.close()
 
 
 @contextmanager

@@ -15,11 +15,10 @@ from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import row_table, show
 from cli.stack.cluster import Cluster
 from cli.stack.credentials import ensure_credentials
-from cli.stack.layout import Home
+from cli.stack.storage import storage_of
 from core.ports import BlobRepository
 from repositories import roles
 from repositories.blobs import BlobSettings, open_blobs
-from repositories.blobs_folder import FolderBlobRepository
 from repositories.expiry import as_owner
 from repositories.retention import RetentionSettings, Swept
 from repositories.storage import PlatformStorage, storage
@@ -113,4 +112,4 @@ def _places(home: Path) -> tuple[str, BlobRepository]:
     dsn = conninfo.make_conninfo(
         cluster.admin_conninfo("geodag"), host="127.0.0.1", user=roles.DEPLOY, password=password
     )
-    return dsn, FolderBlobRepository(Home(home.resolve()).blobs)
+    return dsn, storage_of(home.resolve())

@@ -18,6 +18,8 @@ from core.handlers_catalog import HEAVY_QUEUE, LIGHT_QUEUE
 REPOSITORY = Path(__file__).resolve().parents[2]
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
 DATABASE = "geodag"
+ACCOUNT = "geodaglocal"
+"""Of the Azurite of a stack that has one."""
 UPLOAD_MAX_BYTES = 50 * 1024**3
 WITHOUT_SETTINGS = frozenset({"balancer", "servicebus", "azurite"})
 """Kinds of parts that are configured by their arguments."""
@@ -202,7 +204,7 @@ class Plan:
     def azurite(self) -> Azurite:
         """Return the storage account of a stack that has one."""
         key = base64.b64decode(self.credentials.storage_key)
-        return Azurite("geodaglocal", key, self.ports["azurite"], self.home.root / "azurite")
+        return Azurite(ACCOUNT, key, self.ports["azurite"], self.home.root / "azurite")
 
     def _address(self, name: str) -> str:
         return f"{HOST}:{self.ports[name]}"

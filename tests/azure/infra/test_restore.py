@@ -2,23 +2,28 @@
 
 import asyncio
 import contextlib
+import json
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
 from typer.testing import CliRunner
 
 from cli.main import app
 from cli.stack import backup as backups
 from cli.stack.cluster import TEST_CONFIG, Cluster, ClusterError
 from cli.stack.credentials import ensure_credentials
+from core.wire import ClaimOutcome
 from repositories import roles
 from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import async_pool
 from repositories.verification import Missing, missing
+from tests.support.ageing import leave
 from tests.support.business import Business
 from tests.support.databases import Database, Server
+from tests.support.gc_runs import collect, policy
 
 
 async def whole(database: Database, root: Path) -> list[Missing]:
@@ -49,6 +54,8 @@ async def test_a_backup_under_load_restores_into_a_consistent_platform(
         with contextlib.suppress(asyncio.CancelledError):
             await running
         late = await business.approved("ouo", version_label="V2")
+        newer = leave(root, (await business.row(late))["blob_path"], 10)
+        forgotten = await business.engine.message(await business.engine.create("echo_test", {"message": "late"}))
         with pytest.raises(ClusterError, match="connections use"):
             await asyncio.to_thread(backups.restore, server.cluster, dump, database.name)
 
@@ -64,6 +71,11 @@ async def test_a_backup_under_load_restores_into_a_consistent_platform(
             "SELECT DISTINCT job_id FROM dagapp.dag_node_states WHERE job_id = ANY(%s)", [one["job_id"] for one in jobs]
         )
         assert len(jobs) == len(nodes) > 0
+        # What was written after the backup belongs to nobody, and goes; a task that nobody knows is refused for good.
+        assert (await collect(database, root, policy=policy(events_days=0)))["files_of_attempts"][0] == 1
+        assert not newer.exists()
+        (answer,) = await again.worker.claim(forgotten)
+        assert answer.outcome is ClaimOutcome.UNKNOWN
         assert (await again.approved("ouo", version_label="V2")).version_ordinal == late.version_ordinal
     with psycopg.connect(server.cluster.admin_conninfo(), autocommit=True) as admin:
         admin.execute(f'DROP DATABASE "{kept}"')
@@ -86,6 +98,26 @@ async def test_what_is_missing_beside_a_database_is_named(database: Database, tm
     ]
     business.put(row["blob_path"].partition("/")[2], b"short", "silver")
     assert (await whole(database, tmp_path))[1].detail == f"{version}: 5 bytes, expected 1234"
+    path = row["blob_path"]
+    tiles = {"tiles": [{"blob_path": f"{path}.1", "size_bytes": 3}, {"blob_path": path, "size_bytes": 5}]}
+    business.put("tiles.json", json.dumps(tiles).encode(), "silver")
+    business.put("no-tiles.json", b"[]", "silver")
+    ref = Jsonb({"blob": "payloads/j/values/x.json", "size_bytes": 9, "sha256": "0" * 64})
+    with psycopg.connect(database.admin) as admin:
+        admin.execute("UPDATE dagapp.asset_versions SET tiles_path = 'silver/tiles.json', processing_state = 'queued'")
+        admin.execute("UPDATE dagapp.dag_jobs SET status = 'RUNNING', input_refs = jsonb_build_object('a', %s)", (ref,))
+        job_id = str(row["current_job_id"])
+    source = f"{row['source']['container_name']}/{row['source']['blob_name']}"
+    (tmp_path / source).unlink()
+    named = {(one.name, one.detail) for one in await whole(database, tmp_path)}
+    assert {
+        (f"{path}.1", f"{version}: FILE_NOT_FOUND"),
+        (source, f"{version}: FILE_NOT_FOUND"),
+        ("silver/payloads/j/values/x.json", f"job {job_id}: FILE_NOT_FOUND"),
+    } <= named
+    with psycopg.connect(database.admin) as admin:
+        admin.execute("UPDATE dagapp.asset_versions SET tiles_path = 'silver/no-tiles.json'")
+    assert Missing("blob", "silver/no-tiles.json", f"{version}: not a list of tiles") in await whole(database, tmp_path)
     with psycopg.connect(database.admin) as admin:
         admin.execute("DELETE FROM dagapp.schema_migrations WHERE number = 27")
     assert (await whole(database, tmp_path))[0].kind == "schema"

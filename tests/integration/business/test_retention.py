@@ -82,7 +82,7 @@ async def test_a_dry_run_says_what_goes_then_it_goes_and_a_second_run_finds_noth
     )
     assert left == {"results": 0, "nodes": 0, "attempts": 0}
     view = await business.status.request(SUBMITTER, published.request_id)
-    assert (view.state, view.review) == ("completed", "approved")
+    assert (view.state, view.review, view.progress) == ("completed", "approved", {})
     assert [row[:2] for row in await business.audit(deleted)][-2:] == [("deleted", "sue"), ("purged", "retention")]
     await business.approve(waiting)
 
