@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from core.errors import GeodagError
+
 
 class ExitCode(IntEnum):
     """2 is Typer's own, for a wrong command line."""
@@ -40,6 +42,14 @@ class Refused(CliError):
         self.problem = problem
         if status >= 500:
             self.exit_code = ExitCode.UNREACHABLE
+
+
+class NotDone(CliError):
+    """What a command does by itself, beside the platform, was refused or failed."""
+
+    def __init__(self, error: GeodagError) -> None:
+        super().__init__(str(error))
+        self.problem = error.detail.model_dump(mode="json", exclude_none=True)
 
 
 class ProcessingFailed(CliError):
@@ -76,6 +86,8 @@ def show_error(error: CliError, *, as_json: bool) -> int:
         sys.stderr.write(json.dumps(document, ensure_ascii=False) + "\n")
     elif isinstance(error, Refused):
         console.print(error_table(f"Refused with HTTP {error.status}", error.problem))
+    elif isinstance(error, NotDone):
+        console.print(error_table("Not done", error.problem))
     elif isinstance(error, ProcessingFailed):
         console.print(f"[bold red]{error}[/]")
         for detail in error.status.get("errors") or []:

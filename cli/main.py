@@ -19,7 +19,8 @@ from cli.commands import (
     webhooks,
     workflow,
 )
-from cli.errors import CliError, show_error
+from cli.errors import CliError, NotDone, show_error
+from core.errors import GeodagError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -74,6 +75,8 @@ def main() -> None:
         app()
     except CliError as error:
         sys.exit(show_error(error, as_json="--json" in sys.argv))
+    except GeodagError as error:
+        sys.exit(show_error(NotDone(error), as_json="--json" in sys.argv))
 
 
 if __name__ == "__main__":

@@ -83,8 +83,10 @@ class Leftovers:
     async def remove(self, going: Sequence[Folder]) -> list[Folder]:
         """Remove folders that were found, unless somebody has come to own them, and return those that went."""
         removed: list[Folder] = []
-        for asset_id in dict.fromkeys(one.asset_id for one in going):
-            folders = [one for one in going if one.asset_id == asset_id]
+        by_asset: dict[str, list[Folder]] = defaultdict(list)
+        for one in going:
+            by_asset[one.asset_id].append(one)
+        for asset_id, folders in by_asset.items():
             parts = self._of_asset(asset_id, folders) if asset_id else self._of_nobody(folders)
             async for folder in parts:
                 await self._blobs.delete_prefix(folder.container, folder.prefix)

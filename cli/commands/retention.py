@@ -19,6 +19,7 @@ from cli.stack.storage import storage_of
 from core.ports import BlobRepository
 from repositories import roles
 from repositories.blobs import BlobSettings, open_blobs
+from repositories.database import translated
 from repositories.expiry import as_owner
 from repositories.retention import RetentionSettings, Swept
 from repositories.storage import PlatformStorage, storage
@@ -94,8 +95,9 @@ def storage_of_platforms(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = 
 async def _connected(home: Path, work: Work) -> Any:
     dsn, blobs = _places(home)
     try:
-        async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
-            return await work(conn, blobs)
+        with translated():
+            async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
+                return await work(conn, blobs)
     finally:
         await blobs.close()
 

@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from cli.main import app
+from cli.main import app, main
 from repositories import event_archive, roles
 from repositories.event_archive import ArchiveFailed
 from repositories.storage import storage
@@ -169,7 +169,7 @@ async def test_storage_is_told_for_each_platform(old: Database) -> None:
 
 
 def test_the_command_counts_unless_it_is_told_to_remove(
-    old: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    old: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     storage_in(tmp_path)
     for name, value in {**old.environment(roles.DEPLOY), "BLOB_ROOT": str(tmp_path)}.items():
@@ -179,4 +179,10 @@ def test_the_command_counts_unless_it_is_told_to_remove(
     monkeypatch.setenv("RETENTION_DELIVERIES_DAYS", "0")
     assert CliRunner().invoke(app, ["gc", "--really", "--dead-letters", "0", "--json"]).exit_code == 0
     assert counts(old) == (1, 3, 2, 1)
+    monkeypatch.setattr(sys, "argv", ["geodag", "gc"])
+    with psycopg.connect(old.admin) as admin:
+        admin.execute("SELECT pg_advisory_lock(hashtextextended('geodag.gc', 0))")
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert (ended.value.code, "GC_RUNNING" in capsys.readouterr().err) == (1, True)
     assert CliRunner().invoke(app, ["storage", "--json"]).exit_code == 0
