@@ -182,12 +182,13 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "crs.extent", "CRS_EXTENT_IMPOSSIBLE", ERROR, "crs",
-        "The CRS must hold the coordinates: longitudes within ±540, latitudes at most a pixel beyond ±90.",
+        "The CRS must hold the coordinates: longitudes within ±540, latitudes at most a pixel beyond ±90; a target CRS "
+        "must not stretch the raster to nothing.",
         _REFUSALS + "test_coordinates_that_the_crs_cannot_hold",
     ),
     Rule(
         "place.given", "GEOREFERENCING_MISSING", ERROR, "file",
-        "There must be a geotransform or at least three control points.",
+        "There must be a geotransform, or control points that are finite and span a triangle.",
         _REFUSALS + "test_no_place_at_all_names_both_faults",
     ),
     Rule(
@@ -229,7 +230,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "dtype.exact", "DTYPE_UNSUPPORTED", ERROR, "dtype",
-        "All bands share one type, and 64-bit nodata must fit a double exactly.",
+        "All bands share one type; 64-bit nodata, and 64-bit values that are resampled, must fit a double exactly.",
         _COG + "test_a_64_bit_nodata_that_cannot_be_carried_is_refused",
     ),
     Rule(
@@ -275,6 +276,10 @@ RULES: Final[tuple[Rule, ...]] = (
         "bands.alpha", "ALPHA_IS_DATA", WARNING, "bands",
         "A band tagged alpha that is spectral by name or no mask by its values is data.",
         _ACCEPTED + "test_an_alpha_band_that_is_no_mask_is_data",
+    ),
+    Rule(
+        "bands.scaled", "RASTER_UNREADABLE", ERROR, "file", "Scale and offset are finite numbers.",
+        _REFUSALS + "test_a_scale_that_is_no_number",
     ),
     Rule(
         "type.possible", "PARAMETER_INVALID", ERROR, "raster_type", "A stated type must be one the pixels can have.",

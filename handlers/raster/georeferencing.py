@@ -41,7 +41,7 @@ def read_georeferencing(
     """Return where a raster lies, None when an error was recorded."""
     gcps, gcp_crs = src.gcps
     placed = not src.transform.is_identity or page.has_transform
-    has_gcps = not placed and len(gcps) >= MIN_GCPS
+    has_gcps = not placed and _span_a_plane(gcps)
     if not _is_placed(src, findings, placed=placed, has_gcps=has_gcps):
         if findings.errors[-1].code == "GEOREFERENCING_MISSING" and not src.crs and options.crs is None:
             _crs_missing(findings)
@@ -82,6 +82,8 @@ def _is_placed(src: DatasetReader, findings: Findings, *, placed: bool, has_gcps
         )
         return False
     found = f"a geotransform without area {transform[:6]}" if placed else "neither geotransform nor control points"
+    if src.gcps[0] and not placed:
+        found = f"no geotransform, and {len(src.gcps[0])} control points of which no three, all finite, form a triangle"
     findings.reject(
         "GEOREFERENCING_MISSING",
         "file",
@@ -169,6 +171,17 @@ def _orientation(transform: Affine, findings: Findings) -> Orientation:
         "RESAMPLED_TO_NORTH_UP", "the raster is rotated or sheared; resampled to north-up", field="georeferencing"
     )
     return Orientation.ROTATED
+
+
+def _span_a_plane(gcps: list[object]) -> bool:
+    """Return whether control points are finite and lie on no line, neither in the raster nor on the ground."""
+    if len(gcps) < MIN_GCPS:
+        return False
+    places = np.array([[(g.col, g.row), (g.x, g.y)] for g in gcps])  # type: ignore[attr-defined]
+    if not np.isfinite(places).all():
+        return False
+    spread = np.linalg.svd(np.moveaxis(places - places.mean(axis=0), 1, 0), compute_uv=False)
+    return bool((spread[:, 1] > _TOLERANCE * spread[:, 0]).all())
 
 
 def _around_gcps(gcps: list[object]) -> Affine:

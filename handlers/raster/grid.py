@@ -17,11 +17,11 @@ from rasterio.transform import Affine
 from rasterio.vrt import WarpedVRT
 from rasterio.windows import Window
 
-from core.errors import DataError
 from handlers.raster import crs as crs_rules
 from handlers.raster.facts import RasterFacts
 from handlers.raster.plan import Plan, final_transform
 from handlers.raster.profiles import BLOCK_SIZE
+from handlers.raster.warp import no_place
 
 TILE_PIXELS: Final = 4096
 """Side of a tile unless its bytes say otherwise; small enough for 400 MB a process."""
@@ -93,12 +93,9 @@ def make_grid(
             ) as vrt:
                 transform, width, height = vrt.transform, vrt.width, vrt.height
         except RasterioError as error:
-            raise DataError(
-                f"the extent {list(facts.bounds)} cannot be resampled into the target CRS",
-                code="CRS_EXTENT_IMPOSSIBLE",
-                field="crs",
-                remediation="Leave target_crs out, or choose one that suits the extent.",
-            ) from error
+            raise no_place(facts) from error
+        if not (width and height):
+            raise no_place(facts)
     pixel_bytes = np.dtype(facts.dtype).itemsize * facts.count
     side = tile_pixels or min(TILE_PIXELS, _side(TILE_BYTES, pixel_bytes))
     if tile_size_mb is not None:

@@ -1,5 +1,6 @@
 """What the header of an open raster says, checked against the rules."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -53,6 +54,7 @@ def read_header(
     dtype = src.dtypes[0]
     nodata = decide_nodata(dtype, nodata_text, raw.nodata, findings)
     has_palette = src.count == 1 and src.colorinterp[0] is ColorInterp.palette
+    _check_scales(src, findings)
     _check_lossy(src, options, findings, has_palette=has_palette)
     stale = _has_statistics(src)
     if stale:
@@ -86,6 +88,18 @@ def _check_dtype(src: DatasetReader, findings: Findings) -> bool:
         findings.reject("DTYPE_UNSUPPORTED", "dtype", f"pixels are {', '.join(names)}; expected one real number type")
         return False
     return True
+
+
+def _check_scales(src: DatasetReader, findings: Findings) -> None:
+    for band, pair in enumerate(zip(src.scales, src.offsets, strict=True), 1):
+        if not all(map(math.isfinite, pair)):
+            findings.reject(
+                "RASTER_UNREADABLE",
+                "file",
+                f"band {band} has scale {pair[0]} and offset {pair[1]}; expected finite numbers",
+                remediation="Set scale and offset to what turns pixels into values, 1 and 0 where nothing does.",
+            )
+            return
 
 
 def _check_lossy(src: DatasetReader, options: Options, findings: Findings, *, has_palette: bool) -> None:

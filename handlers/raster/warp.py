@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from pyproj import Transformer
+from pyproj.enums import TransformDirection
 from rasterio.enums import Resampling
 from rasterio.errors import RasterioError
 from rasterio.io import DatasetReader
@@ -23,7 +24,7 @@ from rasterio.windows import Window
 
 from core.errors import DataError
 from handlers.raster.crs import to_rasterio
-from handlers.raster.facts import RasterFacts, Validity
+from handlers.raster.facts import Orientation, RasterFacts, Validity
 from handlers.raster.limits import LIMITS
 from handlers.raster.nodata import as_number
 from handlers.raster.profiles import BLOCK_SIZE
@@ -33,6 +34,10 @@ from handlers.raster.windows import block_windows
 Array = NDArray[np.float64]
 
 WARP_MEMORY_MB: Final = 128
+COARSEST: Final = 8
+FINEST: Final = 1e-3
+"""Columns or rows of the source that a pixel of the target may cover; beyond, the CRS stretches it to nothing."""
+_EXACT_IN_DOUBLE: Final = 2**53
 SCALE_POINTS: Final = 21
 """Pixels along each side of the target at which its scale is looked at."""
 
@@ -81,10 +86,12 @@ def warp(
     }
     try:
         with WarpedVRT(src, **settings) as unscaled:
+            if not (unscaled.width and unscaled.height):
+                raise no_place(facts)
             settings |= warp_scale(src, unscaled, facts, Transformer.from_crs(warp_to, source_crs, always_xy=True))
         vrt = WarpedVRT(src, **settings)
     except RasterioError as exc:
-        raise _no_place(facts) from exc
+        raise no_place(facts) from exc
     with vrt:
         _check_size(vrt, facts)
         colors = final_colors(src, alpha_is_data=False)
@@ -100,6 +107,9 @@ def warp_scale(src: DatasetReader, vrt: WarpedVRT, facts: RasterFacts, to_source
     """Return GDAL's XSCALE and YSCALE: pixels of the target for one column and one row of the source, at most 1.
 
     They are the median over a grid of pixels of the target that lie in the source; empty when none does.
+
+    Raises:
+        DataError: CRS_EXTENT_IMPOSSIBLE when the target is so stretched that next to nothing is left of the raster.
     """
     to_source = ~(Affine(*facts.transform) if facts.has_gcps else src.transform)
     grid = [np.linspace(0, size - 1, min(size, SCALE_POINTS)) for size in (vrt.width, vrt.height)]
@@ -113,15 +123,44 @@ def warp_scale(src: DatasetReader, vrt: WarpedVRT, facts: RasterFacts, to_source
     extent = np.array([[src.width], [src.height]])
     inside = np.isfinite(steps).all(axis=0) & ((here >= 0) & (here <= extent)).all(axis=0)
     if not inside.any():
+        _check_middle(src, vrt, facts, to_source_crs)
         return {}
-    scale = 1 / np.maximum(1, np.median(steps[:, inside], axis=1))
+    median = np.median(steps[:, inside], axis=1)
+    if facts.orientation is not Orientation.ROTATED and not ((median >= FINEST) & (median <= COARSEST)).all():
+        raise no_place(facts)
+    scale = 1 / np.maximum(1, median)
     return {"XSCALE": f"{scale[0]:.9g}", "YSCALE": f"{scale[1]:.9g}"}
 
 
-def _placed(columns: Array, rows: Array, transform: Affine, to_source_crs: Transformer, to_source: Affine) -> Array:
+def _check_middle(src: DatasetReader, vrt: WarpedVRT, facts: RasterFacts, to_source_crs: Transformer) -> None:
+    """Refuse a target with far larger pixels than the source, as one around the Earth for both sides of 180°."""
+    if facts.has_gcps or facts.orientation is Orientation.ROTATED:
+        return
+    grid = [np.linspace(0, size - 1, SCALE_POINTS) for size in (src.width, src.height)]
+    columns, rows = (axis.ravel() for axis in np.meshgrid(*grid))
+    to_target = ~vrt.transform
+    here, right, below = (
+        _placed(columns + across, rows + down, src.transform, to_source_crs, to_target, TransformDirection.INVERSE)
+        for across, down in ((0, 0), (1, 0), (0, 1))
+    )
+    with np.errstate(invalid="ignore"):  # infinite where there is no place
+        lengths = np.array([np.hypot(*(there - here)) for there in (right, below)])
+    known = np.isfinite(lengths).all(axis=0)
+    if known.any() and (np.median(lengths[:, known], axis=1) * COARSEST < 1).any():
+        raise no_place(facts)
+
+
+def _placed(
+    columns: Array,
+    rows: Array,
+    transform: Affine,
+    to_source_crs: Transformer,
+    to_source: Affine,
+    direction: TransformDirection = TransformDirection.FORWARD,
+) -> Array:
     """Return columns and rows of the source (2, n) for pixels of the target; not finite where there is no place."""
     a, b, c, d, e, f = transform[:6]
-    xs, ys = to_source_crs.transform(columns * a + rows * b + c, columns * d + rows * e + f)
+    xs, ys = to_source_crs.transform(columns * a + rows * b + c, columns * d + rows * e + f, direction=direction)
     a, b, c, d, e, f = to_source[:6]
     return np.array([xs * a + ys * b + c, xs * d + ys * e + f])
 
@@ -133,11 +172,26 @@ def _copy_windows(vrt: WarpedVRT, dst: Any, part: Window, on_window: OnWindow, *
     for window in block_windows(dst.width, dst.height, BLOCK_SIZE, BLOCK_SIZE, pixel_bytes=1, target=1):
         left, top = part.col_off + window.col_off, part.row_off + window.row_off
         pixels = vrt.read(window=Window(left, top, window.width, window.height))
+        _check_exact(pixels)
         dst.write(pixels[:bands], window=window)
         if with_mask:
             dst.write_mask((pixels[bands] > 0).astype(np.uint8) * 255, window=window)
         done += window.width * window.height
         on_window(done, total)
+
+
+def _check_exact(pixels: NDArray[Any]) -> None:
+    """Refuse 64-bit integers that were rounded: GDAL resamples by way of doubles."""
+    if pixels.dtype.kind not in "iu" or pixels.dtype.itemsize < 8:
+        return
+    if int(pixels.max()) >= _EXACT_IN_DOUBLE or int(pixels.min()) <= -_EXACT_IN_DOUBLE:
+        raise DataError(
+            f"{pixels.dtype.name} values beyond ±2^53 cannot be resampled exactly",
+            code="DTYPE_UNSUPPORTED",
+            field="dtype",
+            value=pixels.dtype.name,
+            remediation="Leave target_crs out and send the raster north-up, or use values within ±2^53.",
+        )
 
 
 def _check_size(vrt: WarpedVRT, facts: RasterFacts) -> None:
@@ -151,7 +205,8 @@ def _check_size(vrt: WarpedVRT, facts: RasterFacts) -> None:
         )
 
 
-def _no_place(facts: RasterFacts) -> DataError:
+def no_place(facts: RasterFacts) -> DataError:
+    """Return the refusal of a target CRS that cannot show a raster."""
     return DataError(
         f"the extent {list(facts.bounds)} cannot be resampled into the target CRS",
         code="CRS_EXTENT_IMPOSSIBLE",

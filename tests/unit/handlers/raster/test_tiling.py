@@ -230,6 +230,17 @@ def test_an_archive_is_unpacked_once_for_all_its_tiles(raster: RasterPath) -> No
     assert tiling_scheme(raster.context(), plain).files == {}, "nothing had to be unpacked"
 
 
+def test_a_grid_without_pixels_is_refused(raster: RasterPath) -> None:
+    place = from_origin(590000, 7300000, 1000, 1000)
+    source = raster.write(pattern(90, 90), transform=place, crs="EPSG:32660")
+    found = raster.validate(source).output
+    assert isinstance(found, dict)
+    wanted = RasterOptions(target_crs="EPSG:4326")
+    with pytest.raises(DataError) as refused:
+        tiling_scheme(raster.context(), TilingSchemeParams(source=str(source), raster=found["raster"], options=wanted))
+    assert (refused.value.detail.code, refused.value.detail.field) == ("CRS_EXTENT_IMPOSSIBLE", "crs")
+
+
 def test_tiles_that_leave_a_hole_are_refused(raster: RasterPath) -> None:
     source = raster.write(pattern(HEIGHT, WIDTH))
     facts = raster.make(source).facts

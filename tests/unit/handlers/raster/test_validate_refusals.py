@@ -1,5 +1,6 @@
 """Rasters that are refused, each with its code and field; nothing of their content is quoted."""
 
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -289,3 +290,24 @@ def test_all_faults_of_the_header_are_collected(raster: RasterPath) -> None:
 def test_a_fault_of_the_header_stops_before_any_block_is_read(raster: RasterPath) -> None:
     raster.rejection(raster.write(pattern(64, 64), crs=None))
     assert raster.progress == []
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(float("nan"), 0.0), (1.0, float("inf"))])
+def test_a_scale_that_is_no_number(raster: RasterPath, scale: float, offset: float) -> None:
+    def describe(dst: Any) -> None:
+        dst.scales, dst.offsets = (1.0, scale), (0.0, offset)
+
+    source = raster.write(stack(2, 20, 20, "int16"), before=describe)
+    check(raster.rejection(source), "RASTER_UNREADABLE", "file", "band 2 has scale")
+
+
+@pytest.mark.parametrize("places", [[(0, 0), (10, 10), (20, 20), (30, 30)], [(0, 0), (0, 40), (40, 0), (40, None)]])
+def test_control_points_that_span_nothing(raster: RasterPath, places: list[tuple[int, int | None]]) -> None:
+    points = [
+        GroundControlPoint(
+            row=row, col=column or 0, x=math.nan if column is None else 9 + column / 100, y=46 - row / 100
+        )
+        for row, column in places
+    ]
+    source = raster.write(pattern(40, 40), transform=None, crs="EPSG:4326", gcps=points)
+    check(raster.rejection(source), "GEOREFERENCING_MISSING", "file", "4 control points")
