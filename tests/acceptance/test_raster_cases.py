@@ -1,8 +1,13 @@
-"""Every raster case through the real pipeline: submitted all at once, approved, and judged by what is published."""
+"""Every raster case through the real pipeline: submitted all at once, approved, and judged by what is published.
 
+Where RASTER_CASES names a folder that `make_cases.py` wrote, its cases run as well.
+"""
+
+import os
 import re
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +16,7 @@ import pytest
 from cli.stack.layout import BlobsKind
 from tests.acceptance.platform import BLOBS, Answer, Json, Platform, http
 from tests.support.raster_cases import everything
-from tests.support.raster_cases.case import Case
+from tests.support.raster_cases.case import Case, read_manifest
 from tests.support.raster_cases.seen import Seen
 from tests.support.raster_cases.verdicts import judge
 
@@ -20,13 +25,15 @@ EACH_KIND = [name for name in everything.names() if "." not in name]
 SECOND_PASS = 20
 ALONE = EACH_KIND if BLOBS is BlobsKind.FOLDERS else EACH_KIND[:: -(-len(EACH_KIND) // SECOND_PASS)]
 """Where another storage holds the files, some of all parts of the list: the rules are the same there."""
+FOLDER = os.environ.get("RASTER_CASES")
+FOREIGN = {f"manifest-{case.id}": case for case in (read_manifest(Path(FOLDER)) if FOLDER else ())}
 
 
 @pytest.fixture(scope="module")
 def published(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Seen]:
     """Submit all cases, then let each be seen by its name once it is through."""
     folder = tmp_path_factory.mktemp("cases")
-    submitted = {name: _submit(platform, _written(folder, name)) for name in ALONE}
+    submitted = {name: _submit(platform, _written(folder, name)) for name in (*ALONE, *FOREIGN)}
 
     def see(name: str) -> Seen:
         case, answer = submitted[name]
@@ -38,6 +45,8 @@ def published(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> C
 
 
 def _written(folder: Path, name: str) -> Case:
+    if name in FOREIGN:
+        return replace(FOREIGN[name], id=name)
     own = folder / name
     own.mkdir()
     return everything.build(name, own)
@@ -79,7 +88,7 @@ def _body(url: str) -> bytes:
     return answer.body
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", [*ALONE, *FOREIGN])
 def test_a_case_is_published_or_refused_as_it_should_be(published: Callable[[str], Seen], name: str) -> None:
     judge(published(name))
 
