@@ -1,13 +1,14 @@
 """Indexes and invokes the gateway with the real Azure worker library; run by the interpreter of .venv-functions.
 
 Reads calls as JSON from stdin, `[{"function", "method", "url", "headers", "params", "query", "body"}]`, and prints
-`{"functions": [...], "answers": [...], "modules": [...]}`. The protobuf classes that the Rust host would inject are
-plain stand-ins.
+`{"functions": [...], "answers": [...], "modules": [...], "import_seconds": …}`: the processor's time for the app and
+all that it imports. The protobuf classes that the Rust host would inject are plain stand-ins.
 """
 
 import asyncio
 import json
 import sys
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,14 +57,17 @@ async def invoke(functions: dict[str, Any], call: dict[str, Any]) -> dict[str, A
 async def main() -> None:
     """Index, invoke every call, print."""
     load_binding_registry()
+    began = time.process_time()
     indexed = loader.index_function_app("function_app.py")
+    import_seconds = time.process_time() - began
     metadata, _ = loader.process_indexed_function(PROTOS, _functions, indexed, ".")
     functions = {one.name: one for one in metadata}
     answers = [await invoke(functions, call) for call in json.load(sys.stdin)]
     await sys.modules["function_app"].gateway.close()
     bindings = [{"name": one.name, "bindings": [json.loads(raw) for raw in one.raw_bindings]} for one in metadata]
     modules = sorted({name.partition(".")[0] for name in sys.modules})
-    print(json.dumps({"functions": bindings, "answers": answers, "modules": modules}))
+    found = {"functions": bindings, "answers": answers, "modules": modules, "import_seconds": import_seconds}
+    print(json.dumps(found))
 
 
 asyncio.run(main())

@@ -90,8 +90,10 @@ def kind(number: int) -> tuple[str, Json]:
 class Crowd:
     """Clients who each do one thing after the other until they are told to stop; all of it through the gateway."""
 
-    def __init__(self, platform: Platform, gateway: str, jobs: int = 4) -> None:
+    def __init__(self, platform: Platform, gateway: str, name: str, jobs: int = 4) -> None:
+        """Take where they call; `name` is in all that they create, so that two crowds may visit one platform."""
         self._platform = platform
+        self._name = name
         self._gateway = gateway
         self._stop = threading.Event()
         self._numbers = iter(range(1_000_000))
@@ -140,7 +142,7 @@ class Crowd:
         jobs = "/api/proxy/orchestrator/api/v1/jobs"
         operator = self._platform.as_("operator")
         body = {"workflow_id": workflow_id, "inputs": inputs}
-        answer = door.call("POST", jobs, {**operator, "Idempotency-Key": f"upgrade-{number}"}, body)
+        answer = door.call("POST", jobs, {**operator, "Idempotency-Key": f"{self._name}-{number}"}, body)
         assert answer.status in {200, 202}, answer.body
         job_id = answer.json["job_id"]
         self.created.append(job_id)
@@ -157,20 +159,21 @@ class Crowd:
     def _submit(self, door: Door) -> None:
         """Submit a small raster and follow its request to the end."""
         number = next(self._numbers)
+        dataset = f"{self._name}-{number}"
         headers = self._platform.as_("submitter-ddh")
-        wish = {"platform_id": "ddh", "filename": f"up{number}.tif"}
+        wish = {"platform_id": "ddh", "filename": f"{dataset}.tif"}
         address = door.call("POST", "/api/platform/uploads", headers, wish).json
         put = door.call("PUT", address["upload_url"], {}, geotiff(terrain(60, 80, seed=number)))
         assert put.status in {200, 201, 204}, put.body
         body = {
             "platform_id": "ddh",
-            "dataset_id": f"up{number}",
+            "dataset_id": dataset,
             "resource_id": "r1",
             "version_label": "v1",
             "data_type": "raster",
             "source": {key: address[key] for key in ("container_name", "blob_name")},
         }
-        answer = door.call("POST", "/api/platform/submit", {**headers, "Idempotency-Key": f"up{number}"}, body)
+        answer = door.call("POST", "/api/platform/submit", {**headers, "Idempotency-Key": dataset}, body)
         assert answer.status in {200, 202}, answer.body
         request_id = answer.json["request_id"]
         began = time.monotonic()

@@ -55,7 +55,7 @@ def test_a_rolling_upgrade_under_load_loses_and_doubles_nothing(
             stack.replace(name, GRACE_SECONDS)
         wait_until(lambda: crowd.check() and len(crowd.created) > before, f"work goes on beside the new {name}", 60)
 
-    with Crowd(platform, doors.url) as crowd:
+    with Crowd(platform, doors.url, "upgrade") as crowd:
         published = look_at_one(platform, crowd, 0)
         migrate(platform)
         crowd.check()
@@ -75,7 +75,7 @@ def test_a_rolling_upgrade_under_load_loses_and_doubles_nothing(
         assert http("GET", url).body == body
     check_all_ended(platform, crowd)
     check_applied_once(platform, 0)
-    assert running_builds(platform) == {"local"}
+    wait_until(lambda: running_builds(platform) == {"local"}, "only this build beats", 15, every=0.2)
 
 
 def test_whoever_is_killed_in_the_middle_of_leaving_loses_and_doubles_nothing(
@@ -83,7 +83,7 @@ def test_whoever_is_killed_in_the_middle_of_leaving_loses_and_doubles_nothing(
 ) -> None:
     migrate(platform)
     before = platform.value("SELECT coalesce(max(event_id), 0) FROM dagapp.dag_job_events")
-    with Crowd(platform, doors.url, jobs=6) as crowd, doors.beside():
+    with Crowd(platform, doors.url, "leaving", jobs=6) as crowd, doors.beside():
         wait_until(lambda: crowd.check() and len(crowd.created) > 12, "everybody is busy", 60)
         leave_and_be_killed(platform, {"worker-light-1": 0.05, "orchestrator-1": 0.02})
         wait_until(lambda: crowd.check() and busy(platform, "worker-heavy-1"), "the heavy worker is busy", 60)
