@@ -4,7 +4,7 @@
 #   scripts/deploy.sh --group G --prefix P --rollback TAG [--dry-run]
 # Also: --python-image IMAGE, --platforms platforms.json (the gateway's), --no-smoke, and --heavy-on appService where the
 # templates were deployed so (heavyWorkersOn).
-# GEODAG_OPERATOR_KEY: an operator's key, to ask the orchestrator which build it is. Needs az (logged in), curl, git
+# GEODAG_OPERATOR_KEY: an operator's key or token (the gateway of infra/ takes tokens alone). Needs az (logged in), curl, git
 # and the project's .venv. Tags are commits: an image that exists is never built again, so a run that stopped goes on.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

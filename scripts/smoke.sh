@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Asks a deployed platform to do something on each thing it depends on; the end of scripts/deploy.sh, or by hand:
-#   GEODAG_OPERATOR_KEY=... scripts/smoke.sh GATEWAY_URL ORCHESTRATOR_URL SERVING_URL
+#   GEODAG_OPERATOR_KEY=<key or token> scripts/smoke.sh GATEWAY_URL ORCHESTRATOR_URL SERVING_URL
 # What it does: every door ready (database, blobs); the gateway reads its views; one `echo` job end to end (database,
 # queue, light worker, callbacks) comes back with this run's own word; one `large_values` job on the heavy queue whose
 # values travel as blobs: written by the worker, read by orchestrator and worker, and gone with the job by the upkeep.
