@@ -5,12 +5,15 @@ any number of rows, JSON null becomes SQL NULL, integers stay exact.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, LiteralString, TypeVar
+from functools import lru_cache, partial
+from typing import Any, Generic, LiteralString, Protocol, TypeVar
 
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection, AsyncCursor, pq
+from psycopg.abc import Transformer
 from pydantic_core import to_json
 
 from core.models.table import Table
+from repositories.piped import PipedConnection
 
 Row = TypeVar("Row")
 TableRow = TypeVar("TableRow", bound=Table)
@@ -27,31 +30,61 @@ def document(rows: Sequence[object]) -> str:
     return to_json(rows).decode()
 
 
-def row_of(table: type[TableRow]) -> RowFactory[TableRow]:
-    """Return what makes rows of a table, which need no check: most of what an engine transaction reads."""
+class TableRows(Generic[TableRow]):
+    """Makes rows of a table, which need no check: most of what an engine transaction reads."""
 
-    def factory(cursor: AsyncCursor[Any]) -> Callable[[Sequence[Any]], TableRow]:
-        names = [column.name for column in cursor.description or ()]
-        return lambda values: table.of_row(dict(zip(names, values, strict=True)))
+    def __init__(self, table: type[TableRow]) -> None:
+        self._table = table
+        self._names: dict[str, list[str]] = {}
+        """Of the columns, by statement: the same text gives the same ones as long as nobody adds any."""
 
-    return factory
+    def __call__(self, cursor: AsyncCursor[Any]) -> Callable[[Sequence[Any]], TableRow]:
+        """Return what makes rows of what a cursor reads."""
+        return partial(self._row, [column.name for column in cursor.description or ()])
+
+    def of_result(self, statement: str, result: pq.abc.PGresult, transformer: Transformer) -> list[TableRow]:
+        """Return the rows of a result."""
+        names = self._names.get(statement, ())
+        if len(names) != result.nfields:
+            names = self._names[statement] = [(result.fname(i) or b"").decode() for i in range(result.nfields)]
+        transformer.set_pgresult(result)
+        return transformer.load_rows(0, result.ntuples, partial(self._row, names))
+
+    def _row(self, names: Sequence[str], values: Sequence[Any]) -> TableRow:
+        return self._table.of_row(dict(zip(names, values, strict=True)))
+
+
+@lru_cache
+def row_of(table: type[TableRow]) -> TableRows[TableRow]:
+    """Return what makes rows of a table."""
+    return TableRows(table)
+
+
+class Rows(Protocol[Row]):
+    """What a statement that was sent will bring."""
+
+    async def fetchall(self) -> list[Row]:
+        """Wait for all rows."""
 
 
 class Pending(Generic[Row]):
     """Rows of a statement that was sent; in pipeline mode several sent together cost one round trip."""
 
-    def __init__(self, cursor: AsyncCursor[Row]) -> None:
-        self._cursor = cursor
+    def __init__(self, source: Rows[Row]) -> None:
+        self._source = source
 
     async def rows(self) -> list[Row]:
         """Wait for the rows."""
-        return await self._cursor.fetchall()
+        return await self._source.fetchall()
 
 
 async def send(
     conn: AsyncConnection[Any], factory: RowFactory[Row], statement: LiteralString, values: Any = None
 ) -> Pending[Row]:
     """Send a statement without waiting for its rows, when the connection is in pipeline mode."""
+    pipe = conn.pipe if isinstance(conn, PipedConnection) else None
+    if pipe is not None and isinstance(factory, TableRows):
+        return Pending(pipe.ask(statement, values, partial(factory.of_result, statement)))
     cursor = conn.cursor(row_factory=factory)
     await cursor.execute(statement, values)
     return Pending(cursor)

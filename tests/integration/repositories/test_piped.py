@@ -11,6 +11,9 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row, scalar_row
 from pydantic import BaseModel
 
+from core.models.table import Table
+from core.statuses import AttemptState
+from repositories.documents import row_of, send
 from repositories.engine_pool import PREPARE_THRESHOLD
 from repositories.piped import PipedConnection
 from tests.support.databases import Database
@@ -24,6 +27,15 @@ class Pair(BaseModel):
     text: str | None
 
 
+class Note(Table):
+    """A row of a table."""
+
+    number: int
+    state: AttemptState | None = None
+    data: list[str] | None = None
+
+
+NOTE = "SELECT %s::int AS number, %s::text AS state, %s::jsonb AS data"
 PAIR = "SELECT %s::int AS number, %s::text AS text"
 
 
@@ -60,6 +72,45 @@ async def test_a_statement_takes_parameters_by_name_and_of_other_types_the_next_
         async with conn.piped():
             cursor = await conn.execute("SELECT %(one)s::text || %(two)s, %(one)s", {"one": value, "two": "%"})
             assert (await cursor.fetchone() or ())[0] == (None if value is None else f"{value}%")
+
+
+async def test_rows_of_tables_are_read_without_a_cursor_in_any_order_beside_others(conn: PipedConnection) -> None:
+    for number in (1, 2):
+        async with conn.piped():
+            first = await send(conn, row_of(Note), NOTE, (number, "leased", '["\\"", "{"]'))
+            none = await send(conn, row_of(Note), f"{NOTE} WHERE false", (number, None, None))
+            other = await conn.execute("SELECT %s::int", (number,))
+            last = await send(conn, row_of(Note), NOTE, (number, None, None))
+            assert await last.rows() == [Note(number=number)]
+            assert await first.rows() == [Note(number=number, state=AttemptState.LEASED, data=['"', "{"])]
+            assert (await none.rows(), await other.fetchone()) == ([], (number,))
+
+
+async def test_a_column_that_a_table_has_got_since_is_a_column_of_its_rows(conn: PipedConnection) -> None:
+    table, statement = row_of(Note), "SELECT * FROM seen AS s(number)"
+    for columns in ("1 AS number", "1 AS number, 'queued' AS state"):
+        async with conn.piped():
+            await conn.execute(f"CREATE TEMPORARY TABLE seen AS SELECT {columns}")
+            rows = await (await send(conn, table, statement)).rows()
+            await conn.execute("DROP TABLE seen")
+        conn.names.clear()
+    assert rows == [Note(number=1, state=AttemptState.QUEUED)]
+
+
+@pytest.mark.parametrize("seen", [True, False])
+async def test_rows_of_a_table_behind_a_failure_are_an_error(conn: PipedConnection, seen: bool) -> None:
+    async def fail() -> None:
+        async with conn.piped():
+            failing = await conn.execute("SELECT 1 / 0")
+            after = await send(conn, row_of(Note), NOTE, (1, None, None))
+            if seen:
+                with pytest.raises(errors.DivisionByZero):
+                    await failing.fetchall()
+            await after.rows()
+
+    with pytest.raises(errors.InFailedSqlTransaction if seen else errors.DivisionByZero):
+        await fail()
+    assert await scalar(conn, "SELECT 7") == 7
 
 
 async def test_what_is_written_is_committed_at_the_end(conn: PipedConnection, database: Database) -> None:
