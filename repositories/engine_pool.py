@@ -1,6 +1,7 @@
 """Connections for hot statements: the orchestrator's pool, and the one that a worker receives messages on.
 
-The pool is as `database.async_pool`, without its cost on every checkout.
+The pool is as `database.async_pool`, without its cost on every checkout; and it lends what came back last, whose server
+process has everything at hand, where psycopg's takes turns.
 
 Planning costs more than running these statements, so they are prepared, and their plans do not depend on statistics
 (`= ANY(keys)`, no sequential scans). Behind a transaction pooler a prepared statement may not be there any more: then
@@ -9,6 +10,7 @@ these are ordinary connections.
 
 import select
 import sys
+from collections import deque
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -39,6 +41,22 @@ A scan that cannot be avoided seems so dear that the server would compile the pl
 """
 
 
+class LastFirst(deque[PipedConnection]):
+    """Idle connections of a pool."""
+
+    def popleft(self) -> PipedConnection:
+        """Take the one that came back last."""
+        return self.pop()
+
+
+class WarmPool(AsyncConnectionPool[PipedConnection]):
+    """A pool that lends as few different connections as it can."""
+
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        self._pool = LastFirst()
+
+
 async def queue_connection(dsn: Dsn, *, name: str, pooled: bool) -> AsyncConnection[Any]:
     """Open the autocommit connection of a receiver; `pooled` says that `dsn` leads to a transaction pooler.
 
@@ -57,7 +75,7 @@ def engine_pool(dsn: Dsn, *, name: str, max_size: int, pooled: bool) -> AsyncPoo
     """Return a closed pool; `pooled` says that `dsn` leads to a transaction pooler."""
     if pooled:
         return async_pool(dsn, name=name, max_size=max_size)
-    return AsyncConnectionPool(
+    return WarmPool(
         per_connection(dsn, name),
         connection_class=PipedConnection,
         kwargs={"prepare_threshold": PREPARE_THRESHOLD, "options": OPTIONS},

@@ -253,7 +253,9 @@ class Worker:
     def _make_offerer(self) -> Offerer:
         key, slots = self._settings.worker_service_key.get_secret_value(), self._settings.offered_slots
         clients = [CallbackClient([url], key) for url in self._settings.offer_urls]
-        return Offerer(clients if slots else [], self._identity, self._intake, slots, self._logger)
+        return Offerer(
+            clients if slots else [], self._identity, self._intake, slots, self._reporter.follow, self._logger
+        )
 
     def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(

@@ -62,9 +62,9 @@ class CallbackClient:
         """Report finished tasks."""
         return _read(ResultResponse, await self._post("task-results", request))
 
-    async def exchange(self, request: ExchangeRequest) -> ExchangeResponse:
-        """Report finished tasks and take others, or wait for some."""
-        return _read(ExchangeResponse, await self._post("exchange", request, request.wait_seconds))
+    async def exchange(self, request: ExchangeRequest, *, once: bool = False) -> ExchangeResponse:
+        """Report finished tasks and take others, or wait for some; `once` when somebody else is asked next."""
+        return _read(ExchangeResponse, await self._post("exchange", request, request.wait_seconds, once=once))
 
     async def releases(self, request: ReleaseRequest) -> None:
         """Give leases back."""
@@ -75,8 +75,10 @@ class CallbackClient:
         if self._session is not None:
             await self._session.close()
 
-    async def _post(self, path: str, request: BaseModel, wait_seconds: float = 0.0) -> bytes:
+    async def _post(self, path: str, request: BaseModel, wait_seconds: float = 0.0, *, once: bool = False) -> bytes:
         """Try every address once (a single one twice, for a keep-alive connection that had just been closed).
+
+        With `once` only one address is tried.
 
         Raises:
             NoAnswer: none answered, or none was able to.
@@ -84,7 +86,7 @@ class CallbackClient:
         """
         body = request.model_dump_json().encode()
         reasons = []
-        for _ in range(max(2, len(self._urls))):
+        for _ in range(1 if once else max(2, len(self._urls))):
             url = f"{self._urls[self._current]}/{path}"
             try:
                 return await self._post_once(url, body, wait_seconds)

@@ -23,12 +23,14 @@ class Offerer:
         worker: Callable[[], WorkerIdentity],
         intake: Intake,
         slots: int,
+        on_tasks: Callable[[CallbackClient], None],
         logger: logging.Logger,
     ) -> None:
         self._clients = clients
         self._worker = worker
         self._intake = intake
         self._slots = slots
+        self._on_tasks = on_tasks
         self._logger = logger
 
     async def run(self) -> None:
@@ -63,5 +65,7 @@ class Offerer:
                 worker=self._worker(), free=room.capacity, claim_id=room.claim_id, wait_seconds=WAIT_SECONDS
             )
             answer = await client.exchange(request)
+            if answer.grants:
+                self._on_tasks(client)
             room.start(answer.grants)
             return len(answer.grants)

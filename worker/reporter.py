@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from core.wire import Beat, ExchangeRequest, ResultAnswer, ResultRequest, TaskResult, WorkerIdentity
+from core.wire import Beat, ExchangeRequest, ExchangeResponse, ResultAnswer, ResultRequest, TaskResult, WorkerIdentity
 from worker.backoff import Backoff
 from worker.client import CallbackClient, NoAnswer, Refused
 from worker.intake import Intake
@@ -29,6 +29,7 @@ class Reporter:
         self._logger = logger
         self.intake: Intake | None = None
         """Of a worker that takes tasks with answers."""
+        self._follows: CallbackClient | None = None
         self._exchange_after = 0.0
         self._pending: dict[str, TaskResult] = {}
         self._wake = asyncio.Event()
@@ -47,6 +48,13 @@ class Reporter:
         except OSError:
             self._logger.exception("result not stored", extra={"task_id": result.task_id})
         self._enqueue(result)
+
+    def follow(self, client: CallbackClient) -> None:
+        """Report to the instance that made the last tasks, as long as it answers.
+
+        Any other would do. But there is what it needs at hand, and whoever waits for the end of a job that it made.
+        """
+        self._follows = client
 
     def beats(self) -> tuple[Beat, ...]:
         """Return signs of life for unanswered results: their leases must last until they are answered."""
@@ -99,9 +107,18 @@ class Reporter:
     async def _exchange(self, intake: Intake, batch: tuple[TaskResult, ...]) -> Sequence[ResultAnswer]:
         with intake.reserved() as room:
             request = ExchangeRequest(worker=self._worker, results=batch, free=room.capacity, claim_id=room.claim_id)
-            answer = await self._client.exchange(request)
+            answer = await self._exchanged(request)
             room.start(answer.grants)
         return answer.answers
+
+    async def _exchanged(self, request: ExchangeRequest) -> ExchangeResponse:
+        if (client := self._follows) is not None:
+            try:
+                return await client.exchange(request, once=True)
+            except NoAnswer as exc:
+                self._follows = None
+                self._logger.info("results go to another orchestrator", extra={"reason": str(exc)})
+        return await self._client.exchange(request)
 
     async def _send_halves(self, batch: tuple[TaskResult, ...], refusal: Refused) -> None:
         if len(batch) > 1:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from core.wire import ResultDisposition, TaskResult, TaskStatus, WorkerIdentity
-from tests.integration.worker.conftest import SERVICE_KEY, Orchestrator
+from core.wire import Capacity, ResultDisposition, TaskResult, TaskStatus, WorkerIdentity
+from tests.integration.worker.conftest import SERVICE_KEY, Orchestrator, serve
 from worker.client import CallbackClient
+from worker.intake import Intake
 from worker.reporter import Reporter
 from worker.result_log import COMPACT_BYTES, ResultLog
+from worker.tasks import Slots
 
 LOG = logging.getLogger("test")
 WORKER = WorkerIdentity(worker_id="w", queue="q", host="h", pid=1, build_id="b")
@@ -45,6 +47,27 @@ def reporter(orchestrator: Orchestrator, state_dir: Path) -> Callable[[], object
         await client.close()
 
     return start
+
+
+async def test_results_go_where_the_last_tasks_came_from_as_long_as_it_answers(
+    reporter: Callable, orchestrator: Orchestrator
+) -> None:
+    maker = Orchestrator(next=[])
+    orchestrator.next = []
+    runner, capacity = await serve(maker), Capacity(slots=1)
+    client = CallbackClient([maker.url], SERVICE_KEY, 2.0)
+    async with reporter() as running:
+        running.intake = Intake({}, Slots(1, lambda: 0, 1), lambda *_: None, lambda: capacity, enabled=True)
+        for number, peer in enumerate([orchestrator, maker]):
+            running.add(result(f"t_{number}_0"))
+            await asyncio.wait_for(running.drained(), 5)
+            assert set(peer.results) == {f"t_{number}_0"}
+            running.follow(client)
+        await runner.cleanup()
+        running.add(result("t_2_0"))
+        await asyncio.wait_for(running.drained(), 10)
+        await client.close()
+    assert set(orchestrator.results) == {"t_0_0", "t_2_0"}
 
 
 @pytest.mark.parametrize("disposition", list(ResultDisposition))
