@@ -5,7 +5,6 @@ from typing import Any
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
-from psycopg.types.json import Jsonb
 
 from core.models.engine import WorkflowRow
 
@@ -16,14 +15,16 @@ class WorkflowRepository:
     def __init__(self, conn: AsyncConnection[Any]) -> None:
         self._conn = conn
 
-    async def insert(self, definition_hash: str, workflow_id: str, version: int, definition: dict[str, Any]) -> None:
-        """Store a definition unless its hash is known."""
+    async def insert(self, definition_hash: str, workflow_id: str, version: int, definition: str) -> None:
+        """Store a definition, as JSON text, unless its hash is known: then the text is not even looked at."""
         await self._conn.execute(
             """
             INSERT INTO dagapp.dag_workflows (definition_hash, workflow_id, version, definition)
-            VALUES (%s, %s, %s, %s) ON CONFLICT (definition_hash) DO NOTHING
+            SELECT %(hash)s, %(workflow)s, %(version)s, %(definition)s::text::jsonb
+            WHERE NOT EXISTS (SELECT FROM dagapp.dag_workflows WHERE definition_hash = %(hash)s)
+            ON CONFLICT (definition_hash) DO NOTHING
             """,
-            (definition_hash, workflow_id, version, Jsonb(definition)),
+            {"hash": definition_hash, "workflow": workflow_id, "version": version, "definition": definition},
         )
 
     async def get_many(self, definition_hashes: Iterable[str]) -> Sequence[WorkflowRow]:

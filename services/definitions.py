@@ -82,7 +82,7 @@ class Shelf:
             if other is not None:
                 self._take_off(workflow, other)
                 continue
-            await repository.insert(workflow.definition_hash, *key, workflow.to_json())
+            await repository.insert(workflow.definition_hash, *key, workflow.text)
 
     def _take_off(self, workflow: Workflow, stored_hash: str) -> None:
         key = (workflow.workflow_id, workflow.version)

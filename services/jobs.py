@@ -194,7 +194,7 @@ class JobService:
         """Store definitions and those of their child workflows, which other instances may not have."""
         for workflow in workflows:
             for one in self._shelf.catalogue.with_children(workflow):
-                await WorkflowRepository(conn).insert(one.definition_hash, one.workflow_id, one.version, one.to_json())
+                await WorkflowRepository(conn).insert(one.definition_hash, one.workflow_id, one.version, one.text)
                 self._definitions.add(one)
 
 

@@ -71,6 +71,11 @@ class Workflow(Definition):
         return digest(self.to_json())
 
     @cached_property
+    def text(self) -> str:
+        """The canonical form as JSON text."""
+        return canonical_json(self.to_json())
+
+    @cached_property
     def graph(self) -> Graph:
         """The shape, computed once."""
         return build_graph(self.nodes)
