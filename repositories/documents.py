@@ -13,7 +13,7 @@ from psycopg.abc import Transformer
 from pydantic_core import to_json
 
 from core.models.table import Table
-from repositories.piped import PipedConnection
+from repositories.piped import PipedConnection, PipedCursor
 
 Row = TypeVar("Row")
 TableRow = TypeVar("TableRow", bound=Table)
@@ -82,8 +82,8 @@ async def send(
     conn: AsyncConnection[Any], factory: RowFactory[Row], statement: LiteralString, values: Any = None
 ) -> Pending[Row]:
     """Send a statement without waiting for its rows, when the connection is in pipeline mode."""
-    pipe = conn.pipe if isinstance(conn, PipedConnection) else None
-    if pipe is not None and isinstance(factory, TableRows):
+    pipe = conn.pipe if isinstance(conn, PipedConnection) and conn.cursor_factory is PipedCursor else None
+    if pipe is not None and isinstance(factory, TableRows):  # whoever put cursors of his own on a connection has them
         return Pending(pipe.ask(statement, values, partial(factory.of_result, statement)))
     cursor = conn.cursor(row_factory=factory)
     await cursor.execute(statement, values)
