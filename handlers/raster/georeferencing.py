@@ -40,7 +40,7 @@ def read_georeferencing(
 ) -> Georeferencing | None:
     """Return where a raster lies, None when an error was recorded."""
     gcps, gcp_crs = src.gcps
-    placed = not src.transform.is_identity or page.has_transform
+    placed = not src.transform.is_identity or (page.has_transform and not gcps)
     has_gcps = not placed and _span_a_plane(gcps)
     if not _is_placed(src, findings, placed=placed, has_gcps=has_gcps):
         if findings.errors[-1].code == "GEOREFERENCING_MISSING" and not src.crs and options.crs is None:

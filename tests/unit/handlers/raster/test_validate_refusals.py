@@ -228,6 +228,14 @@ def test_two_control_points_are_too_few(raster: RasterPath) -> None:
     check(raster.rejection(source), "GEOREFERENCING_MISSING", "file")
 
 
+def test_a_tie_point_with_pixels_of_no_width_gives_no_place(raster: RasterPath) -> None:
+    """GDAL takes it for a control point and says that the transform is the identity, which is near 0,0."""
+    source = raster.write(pattern(8, 8), crs="EPSG:32633", transform=Affine(0, 0, 500000, 0, -10, 4650000))
+    with rasterio.open(source) as src:
+        assert src.transform.is_identity
+    check(raster.rejection(source), "GEOREFERENCING_MISSING", "file", "no geotransform, and 1 control points")
+
+
 def test_rational_polynomials_alone(raster: RasterPath) -> None:
     source = raster.write(
         pattern(64, 64, "uint16"), crs=None, transform=None, before=lambda dst: setattr(dst, "rpcs", linear_rpc())
