@@ -13,6 +13,7 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, TypedDict, TypeVar
 
@@ -186,6 +187,16 @@ class Received:
         """Return what the sender called it; empty when it did not."""
         return self.raw.message_id or ""
 
+    @property
+    def deliveries(self) -> int:
+        """Return how often it was delivered, this time included."""
+        return (self.raw.delivery_count or 0) + 1
+
+    def lock_seconds(self) -> float:
+        """Return how much longer its lock lasts, at least a second."""
+        until = self.raw.locked_until_utc
+        return 1.0 if until is None else max(1.0, (until - datetime.now(UTC)).total_seconds())
+
     def body(self) -> bytes:
         """Return the body.
 
@@ -237,6 +248,10 @@ class QueueReader:
             taken, self._ready = self._ready[:max_messages], self._ready[max_messages:]
             self._held.update(taken)
             return taken
+
+    def holds(self, message: Received) -> bool:
+        """Return whether a message is still in our hands, as far as we know."""
+        return message in self._held
 
     async def complete(self, messages: Sequence[Received]) -> None:
         """Remove messages, as far as they are still ours."""

@@ -54,11 +54,11 @@ class BlobSettings(DatabaseSettings):
         return self
 
 
-async def make_zones(connection_string: str) -> None:
+async def make_zones(connection_string: str, ca_file: Path | None = None) -> None:
     """Create the containers of an emulator; in Azure the deployment does."""
     from repositories.blobs_azure import connect
 
-    blobs = connect(connection_string, signature_seconds=1)
+    blobs = connect(connection_string, signature_seconds=1, ca_file=ca_file)
     try:
         await blobs.make_zones()
     finally:

@@ -68,18 +68,26 @@ def up(
     blobs: Annotated[
         BlobsKind, typer.Option(envvar="GEODAG_BLOBS", help="What holds the files: folders, or Azurite by its SDK.")
     ] = BlobsKind.FOLDERS,
+    identity: Annotated[
+        bool,
+        typer.Option(
+            "--identity",
+            envvar="GEODAG_IDENTITY",
+            help="Enter database, queue and storage with tokens of a managed identity, over TLS, and with no key.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Start the whole platform on this machine and stop it on Ctrl-C; a second `up` only prints the addresses."""
-    state = read_state(home)
+    state, shape = read_state(home), Shape(queue=queue, blobs=blobs, identity=identity)
     if state and state["running"] and state["state"] in {"ready", "starting"}:
         wait_for_ready(home, None)
         show_urls(home, "geodag is already running", as_json=as_json)
     elif detach:
-        _start_detached(home, Shape(queue=queue, blobs=blobs))
+        _start_detached(home, shape)
         show_urls(home, "geodag is running", as_json=as_json)
     else:
-        _run_in_foreground(home, Shape(queue=queue, blobs=blobs))
+        _run_in_foreground(home, shape)
 
 
 def down(home: HomeOption = DEFAULT_HOME) -> None:
@@ -127,7 +135,7 @@ def wait_for_ready(home: Path, child: "subprocess.Popen[bytes] | None") -> None:
 def _start_detached(home: Path, shape: Shape) -> None:
     log_file = Home(home.resolve()).log("up")
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    kinds = ("--queue", shape.queue, "--blobs", shape.blobs)
+    kinds = ("--queue", shape.queue, "--blobs", shape.blobs, *(("--identity",) if shape.identity else ()))
     with log_file.open("ab") as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "cli.main", "up", "--home", str(home.resolve()), *kinds],

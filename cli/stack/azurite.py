@@ -52,6 +52,16 @@ class Azurite:
             f";BlobEndpoint={self.url};"
         )
 
+    def settings(self) -> dict[str, str]:
+        """Return the settings of a process: with TLS it enters with its identity, without with the account's key."""
+        if self.certificate is None:
+            return {"BLOB_CONNECTION_STRING": self.connection_string}
+        return {
+            "AZURE_STORAGE_ACCOUNT_NAME": self.account,
+            "BLOB_URL": self.url,
+            "BLOB_CA_FILE": str(self.certificate),
+        }
+
     def argv(self) -> list[str]:
         """Return how it is started.
 

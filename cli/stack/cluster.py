@@ -21,6 +21,7 @@ from typing import Final
 
 from core.errors import GeodagError
 from repositories.deploy import Deployed, deploy
+from repositories.roles import PROCESS_ROLES
 
 INSTALL_HINT: Final = "apt-get install --no-install-recommends postgresql-15 postgresql-15-postgis-3"
 SUPERUSER: Final = "postgres"
@@ -130,6 +131,8 @@ class Cluster:
     installation: Installation = field(default_factory=find_installation)
     config: Mapping[str, str] = field(default_factory=lambda: LOCAL_CONFIG)
     account: Account = field(default_factory=server_account)
+    judge_port: int | None = None
+    """Where an LDAP server on loopback says whether the password of a process is a token of its role."""
 
     @property
     def base(self) -> Path:
@@ -166,6 +169,8 @@ class Cluster:
     def start(self, timeout_seconds: float = 60.0) -> None:
         """Make what is missing, start the server unless it runs, and wait until it accepts connections."""
         if self.is_running():
+            if self._write("pg_hba.conf", self._access()):
+                self._run("pg_ctl", "-D", str(self.data), "reload")
             return
         self.initialise()
         self._forget_stale_postmaster()
@@ -260,14 +265,25 @@ class Cluster:
         if "include = 'geodag.conf'" not in main.read_text():
             with main.open("a") as stream:
                 stream.write("\ninclude = 'geodag.conf'\n")
-        self._write("pg_hba.conf", "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
+        self._write("pg_hba.conf", self._access())
 
-    def _write(self, name: str, text: str) -> None:
+    def _access(self) -> str:
+        """Return who may connect how."""
+        lines = ["local all all trust", "host all all 127.0.0.1/32 scram-sha-256"]
+        if self.judge_port is not None:
+            judge = f'ldapserver=127.0.0.1 ldapport={self.judge_port} ldapprefix="cn=" ldapsuffix=",dc=geodag"'
+            lines.insert(1, f"host all {','.join(PROCESS_ROLES)} 127.0.0.1/32 ldap {judge}")
+        return "\n".join(lines) + "\n"
+
+    def _write(self, name: str, text: str) -> bool:
+        """Write a file of the server's unless it says this already; return whether."""
         path = self.data / name
-        if not path.exists() or path.read_text() != text:
-            path.write_text(text)
-            self._give(path)
-            path.chmod(0o600)
+        if path.exists() and path.read_text() == text:
+            return False
+        path.write_text(text)
+        self._give(path)
+        path.chmod(0o600)
+        return True
 
     def _give(self, path: Path) -> None:
         if self.account.uid is not None and self.account.gid is not None:

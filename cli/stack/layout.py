@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from cli.stack import servicebus
+from cli.stack import identity, servicebus
 from cli.stack.azurite import Azurite
 from cli.stack.credentials import Credentials, keys_path
+from cli.stack.identity import Identities
 from cli.stack.ports import HOST
 from cli.stack.processes import PartSpec
 from core.handlers_catalog import HEAVY_QUEUE, LIGHT_QUEUE
@@ -21,7 +22,7 @@ DATABASE = "geodag"
 ACCOUNT = "geodaglocal"
 """Of the Azurite of a stack that has one."""
 UPLOAD_MAX_BYTES = 50 * 1024**3
-WITHOUT_SETTINGS = frozenset({"balancer", "servicebus", "azurite"})
+WITHOUT_SETTINGS = frozenset({"balancer", "identity", "servicebus", "azurite"})
 """Kinds of parts that are configured by their arguments."""
 WORKER_QUEUES = {"light": LIGHT_QUEUE, "heavy": HEAVY_QUEUE}
 
@@ -65,7 +66,10 @@ class Shape:
     serving: bool = True
     queue: QueueKind = QueueKind.POSTGRES
     blobs: BlobsKind = BlobsKind.FOLDERS
+    identity: bool = False
+    """Whether processes enter database, queue and storage with tokens of an identity, over TLS, and with no key."""
     broker_lock_seconds: float = 60.0
+    token_seconds: float = 3600.0
     overrides: Mapping[str, Settings] = field(default_factory=dict)
     builds: Mapping[str, Build] = field(default_factory=dict)
     """From which build a part runs at its next start, by its name; the others from this one."""
@@ -94,8 +98,18 @@ class Shape:
     @property
     def peer_names(self) -> tuple[str, ...]:
         """Return the parts that stand in for Azure, on which all others build."""
-        broker = ("servicebus",) if self.queue is QueueKind.SERVICEBUS else ()
-        return (*broker, "azurite") if self.blobs is BlobsKind.AZURITE else broker
+        wanted = {
+            "identity": self.identity,
+            "servicebus": self.queue is QueueKind.SERVICEBUS,
+            "azurite": self.blobs is BlobsKind.AZURITE,
+        }
+        return tuple(name for name, is_wanted in wanted.items() if is_wanted)
+
+    @property
+    def port_names(self) -> tuple[str, ...]:
+        """Return what has a port: every part, the database first, and the doors that `Urls` tells of."""
+        more = (identity.DATABASE_PORT,) if self.identity else ()
+        return tuple(dict.fromkeys(("postgres", "gateway", "serving", *self.part_names, *more)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +137,16 @@ class Home:
     def peer_settings(self) -> Path:
         """Return the file of the Service Bus peer's queues and key."""
         return self.root / "servicebus.json"
+
+    @property
+    def identities(self) -> Path:
+        """Return the file of the identities and of the key that signs their tokens."""
+        return self.root / "identity.json"
+
+    @property
+    def tls(self) -> Path:
+        """Return the folder of the certificate of the parts that stand in for Azure, and of its key."""
+        return self.root / "tls"
 
     def log(self, part: str) -> Path:
         """Return the log file of a part."""
@@ -163,6 +187,7 @@ class Plan:
     shape: Shape
     ports: Mapping[str, int]
     credentials: Credentials = field(repr=False)
+    identities: Identities | None = None
 
     @property
     def urls(self) -> Urls:
@@ -183,7 +208,11 @@ class Plan:
 
     def _argv(self, kind: str, build: Build) -> list[str]:
         if kind == "servicebus":
-            return servicebus.argv(self.ports[kind], self.home.peer_settings, self.home.root / "servicebus.journal")
+            journal = self.home.root / "servicebus.journal"
+            return servicebus.argv(self.ports[kind], self.home.peer_settings, journal, self._tls)
+        if kind == "identity":
+            ports = (self.ports[kind], self.ports[identity.DATABASE_PORT])
+            return identity.argv(*ports, self.home.identities, self.shape.token_seconds)
         if kind == "azurite":
             return self.azurite.argv()
         modules = {
@@ -204,7 +233,13 @@ class Plan:
     def azurite(self) -> Azurite:
         """Return the storage account of a stack that has one."""
         key = base64.b64decode(self.credentials.storage_key)
-        return Azurite(ACCOUNT, key, self.ports["azurite"], self.home.root / "azurite")
+        certificate, private_key = self._tls or (None, None)
+        return Azurite(ACCOUNT, key, self.ports["azurite"], self.home.root / "azurite", certificate, private_key)
+
+    @property
+    def _tls(self) -> tuple[Path, Path] | None:
+        """Return certificate and key, which a stack with identities has."""
+        return None if self.identities is None else (self.home.tls / "certificate.pem", self.home.tls / "key.pem")
 
     def _address(self, name: str) -> str:
         return f"{HOST}:{self.ports[name]}"
@@ -226,6 +261,8 @@ class Plan:
         common = {"LOG_LEVEL": "INFO", "LOG_FORMAT": "text", "ENVIRONMENT": "production"}
         common["BUILD_ID"] = self.shape.build_of(name).build_id
         common |= self._database(kind)
+        if self.identities is not None:
+            common |= self.identities.environment(kind, self.ports["identity"])
         if kind in {"worker", "orchestrator"}:
             common |= self._queue()
         if kind == "worker":
@@ -235,25 +272,28 @@ class Plan:
         return common | builders[kind](name)
 
     def _database(self, kind: str) -> dict[str, str]:
-        role = f"geodag_{kind}"
+        role = identity.ROLES[kind]
+        password = {"POSTGRES_PASSWORD": self.credentials.passwords[role]}
         return {
             "POSTGRES_HOST": HOST,
             "POSTGRES_PORT": str(self.ports["postgres"]),
             "POSTGRES_DB": DATABASE,
             "POSTGRES_USER": role,
-            "POSTGRES_PASSWORD": self.credentials.passwords[role],
+            **(password if self.identities is None else {}),
         }
 
     def _queue(self) -> dict[str, str]:
         if self.shape.queue is QueueKind.POSTGRES:
             return {}
+        if self._tls is not None:
+            return servicebus.by_identity(self.ports["servicebus"], self._tls[0])
         text = servicebus.connection_string(self.ports["servicebus"], self.credentials.service_bus_key)
         return {"SERVICE_BUS_CONNECTION_STRING": text}
 
     def _blobs(self) -> dict[str, str]:
         if self.shape.blobs is BlobsKind.FOLDERS:
             return {"BLOB_ROOT": str(self.home.blobs)}
-        return {"BLOB_CONNECTION_STRING": self.azurite.connection_string}
+        return self.azurite.settings()
 
     def _orchestrator(self, name: str) -> dict[str, str]:
         return {

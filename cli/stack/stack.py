@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from cli.stack import servicebus
+from cli.stack import identity, servicebus
 from cli.stack.azurite import AzuriteMissing
+from cli.stack.certificates import self_signed
 from cli.stack.cluster import LOCAL_CONFIG, Cluster
 from cli.stack.credentials import Credentials, ensure_credentials
 from cli.stack.files import PRIVATE, read_json, write_json
@@ -239,13 +240,17 @@ class Stack:
         """End leftovers, then settle ports and keys, and record them."""
         self.end_leftovers()
         self.home.make_folders()
-        names = tuple(dict.fromkeys(("postgres", "gateway", "serving", *self.shape.part_names)))
         recorded = (read_json(self.home.state_file) or {}).get("ports", {})
-        ports = self._choose_ports(names, {**self._wanted_ports, **recorded})
-        self._plan = Plan(self.home, self.shape, ports, ensure_credentials(self.home.root))
+        ports = self._choose_ports(self.shape.port_names, {**self._wanted_ports, **recorded})
+        identities = None
+        if self.shape.identity:
+            identities = identity.ensure_identities(self.home.identities)
+            self_signed(self.home.tls)
+        self._plan = Plan(self.home, self.shape, ports, ensure_credentials(self.home.root), identities)
         if self.shape.queue is QueueKind.SERVICEBUS:
-            settings = servicebus.settings(self.credentials.service_bus_key, self.shape.broker_lock_seconds)
-            write_json(self.home.peer_settings, settings, PRIVATE)
+            directory = None if identities is None else identities.directory()
+            key, lock_seconds = self.credentials.service_bus_key, self.shape.broker_lock_seconds
+            write_json(self.home.peer_settings, servicebus.settings(key, lock_seconds, directory), PRIVATE)
         self._write_state("starting")
 
     def _choose_ports(self, names: tuple[str, ...], preferred: Mapping[str, int]) -> dict[str, int]:
@@ -256,7 +261,12 @@ class Stack:
         return choose_ports(names, preferred)
 
     def _start_database(self) -> None:
-        self._cluster = Cluster(self.home.root, self.plan.ports["postgres"], config=self._database_config)
+        self._cluster = Cluster(
+            self.home.root,
+            self.plan.ports["postgres"],
+            config=self._database_config,
+            judge_port=self.plan.ports.get(identity.DATABASE_PORT) if self.shape.identity else None,
+        )
         self._report("postgres", "starting")
         self._cluster.start()
         self._deploy(self._cluster, self.credentials.passwords)
@@ -268,7 +278,7 @@ class Stack:
         if self.shape.peer_names:
             self.wait_ready(timeout_seconds, self.shape.peer_names)
         if self.shape.blobs is BlobsKind.AZURITE:
-            asyncio.run(make_zones(self.plan.azurite.connection_string))
+            asyncio.run(make_zones(self.plan.azurite.connection_string, self.plan.azurite.certificate))
         # Workers have nothing to do but to complain before an orchestrator answers.
         for name in self.shape.part_names:
             if name not in self.shape.worker_names:

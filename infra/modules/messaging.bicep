@@ -8,9 +8,10 @@ param workspaceId string
 
 var queues = [
   {
+    // What waits for its turn is given back every few minutes; what fails is set aside with its reason (submissions.py).
     name: 'orchestrator-jobs'
     lockDuration: 'PT1M'
-    maxDeliveryCount: 10
+    maxDeliveryCount: 1000
     defaultMessageTimeToLive: 'P7D'
   }
   {

@@ -11,12 +11,14 @@ import pytest
 from cli.stack.cluster import LOCAL_CONFIG
 from cli.stack.layout import REPOSITORY, Shape
 from cli.stack.stack import Stack
-from tests.acceptance.platform import BLOBS, QUEUE, Platform
+from tests.acceptance.platform import BLOBS, IDENTITY, QUEUE, Platform
 from tests.support import spec_workflows
 
 LEASE_SECONDS = 6.0
 THRESHOLD_SECONDS = 7.0
 """Above the 5 s after which PostgreSQL ends the transaction of a stopped process, as the 15 s of production are."""
+TOKEN_SECONDS = 60.0
+"""Replaced after half of that: a test meets the end of several."""
 DATABASE = {**LOCAL_CONFIG, "fsync": "off", "full_page_writes": "off"}
 """Commits still wait for their WAL to reach the kernel, so a killed server loses none; the machine must not crash."""
 CANARY_WORKFLOW, CANARY_NODE = "canary_ingest", "canary_3f9a1c"
@@ -66,8 +68,17 @@ def platform(home: Path) -> Iterator[Platform]:
         "WORKER_HEARTBEAT_SECONDS": "1.5",
         "SOURCE_ALLOW_LOOPBACK": "true",
     }
-    overrides = {"orchestrator": orchestrator, "worker": worker}
-    shape = Shape(light=2, heavy=2, queue=QUEUE, blobs=BLOBS, overrides=overrides)
+    signatures = {"BLOB_SIGNATURE_SECONDS": "60"}
+    overrides = {"all": signatures, "orchestrator": orchestrator, "worker": worker}
+    shape = Shape(
+        light=2,
+        heavy=2,
+        queue=QUEUE,
+        blobs=BLOBS,
+        identity=IDENTITY,
+        token_seconds=TOKEN_SECONDS,
+        overrides=overrides,
+    )
     stack = Stack(home / "stack", ports={}, shape=shape, database_config=DATABASE)
     stack.start()
     yield Platform(stack, journal)

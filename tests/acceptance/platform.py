@@ -26,6 +26,8 @@ QUEUE = QueueKind(os.environ.get("GEODAG_QUEUE", QueueKind.POSTGRES))
 """What carries the tasks in this pass; `geodag up` reads the same variable."""
 BLOBS = BlobsKind(os.environ.get("GEODAG_BLOBS", BlobsKind.FOLDERS))
 """What holds the files in this pass."""
+IDENTITY = bool(os.environ.get("GEODAG_IDENTITY"))
+"""Whether processes enter with tokens over TLS in this pass."""
 Json = dict[str, Any]
 FINAL_STATES = {"completed", "failed", "cancelled"}
 BUSINESS_TABLES = (

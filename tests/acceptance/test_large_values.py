@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import psutil
 
 from cli.stack.layout import BlobsKind
-from tests.acceptance.platform import BLOBS, Platform, http
+from tests.acceptance.platform import BLOBS, IDENTITY, Platform, http
 from tests.support.waiting import wait_until
 
 VALUES = 100_000
 BYTES_EACH = 200
-PARTS_UNDER_WAY_BYTES = 16 << 20
-"""What a far storage adds: a few parts of one blob on their way, however large it is."""
+PARTS_UNDER_WAY_BYTES = (32 if IDENTITY else 16) << 20
+"""What a far storage adds: a few parts of one blob on their way, however large it is; with TLS, sealed and opened."""
 ALLOWED_GROWTH_BYTES = 25_000_000 + (0 if BLOBS is BlobsKind.FOLDERS else PARTS_UNDER_WAY_BYTES)
 
 

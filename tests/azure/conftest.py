@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from cli.stack.azurite import Azurite
+from cli.stack.certificates import self_signed
 from tests.peers.identity import server as identity_server
 from tests.peers.identity.server import IdentityPeer
 from tests.support import azurite_server
 from tests.support.azurite_server import emptied
-from tests.support.certificates import self_signed
 
 
 @pytest.fixture(scope="session")

@@ -19,11 +19,11 @@ from azure.servicebus.aio import ServiceBusClient as AsyncClient
 from azure.servicebus.exceptions import ServiceBusAuthorizationError, ServiceBusConnectionError, ServiceBusError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
+from cli.stack.certificates import self_signed
 from tests.peers.servicebus.auth import ALL, Claim, Directory, SharedKey
 from tests.peers.servicebus.faults import Action, Fault, Step
 from tests.peers.servicebus.model import QueueSettings
 from tests.peers.servicebus.peer import PeerSettings, ThreadedPeer, threaded_peer
-from tests.support.certificates import self_signed
 from tests.support.tokens import ISSUER, SigningKey
 
 KEY, FORGER = SigningKey("one"), SigningKey("one")

@@ -10,6 +10,7 @@ from typing import Any
 import jwt
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from jwt.algorithms import RSAAlgorithm
 
 ISSUER = "https://login.example/tenant/v2.0"
@@ -21,10 +22,16 @@ class SigningKey:
     """One key pair of the provider."""
 
     kid: str
+    pem: str | None = field(default=None, repr=False)
+    """None makes a new one."""
 
     @cached_property
     def private(self) -> rsa.RSAPrivateKey:
         """The private half."""
+        if self.pem is not None:
+            loaded = load_pem_private_key(self.pem.encode(), None)
+            assert isinstance(loaded, rsa.RSAPrivateKey)
+            return loaded
         return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
     def jwk(self) -> dict[str, Any]:

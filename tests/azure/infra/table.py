@@ -4,7 +4,7 @@ from core.handlers_catalog import HEAVY_QUEUE, LIGHT_QUEUE
 
 JOBS_QUEUE = "orchestrator-jobs"
 QUEUES = {
-    JOBS_QUEUE: {"lockDuration": "PT1M", "maxDeliveryCount": 10, "defaultMessageTimeToLive": "P7D"},
+    JOBS_QUEUE: {"lockDuration": "PT1M", "maxDeliveryCount": 1000, "defaultMessageTimeToLive": "P7D"},
     LIGHT_QUEUE: {"lockDuration": "PT1M", "maxDeliveryCount": 20, "defaultMessageTimeToLive": "P7D"},
     HEAVY_QUEUE: {"lockDuration": "PT5M", "maxDeliveryCount": 20, "defaultMessageTimeToLive": "P14D"},
 }

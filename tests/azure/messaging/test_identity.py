@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.stack.certificates import self_signed
 from core.errors import TransientError
 from messaging.servicebus import Outgoing, QueueUnavailable, ServiceBus
 from messaging.settings import QueueSettings
@@ -15,7 +16,6 @@ from repositories.managed_identity import SERVICE_BUS
 from tests.peers.identity.server import ISSUER, IdentityPeer
 from tests.peers.servicebus.auth import ALL, Directory
 from tests.peers.servicebus.peer import Peer, running_peer
-from tests.support.certificates import self_signed
 from tests.support.queues import QUEUE
 from tests.support.service_bus import peer_settings
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from core.identity import Role
 from edge.identity import Identity, Tokens
 from edge.jwks import JwksCache
 from edge.tokens import TokenPolicy
+from orchestrator import submissions
 from orchestrator.submissions import Submissions
 from repositories.database import AsyncPool
 from tests.peers.servicebus.faults import Action, Fault, Step
@@ -37,6 +39,7 @@ class Door:
         self.provider = provider
         self.clock = 1000.0
         """Of the cache of the provider's keys."""
+        self.consumers: list[Submissions] = []
 
     async def send(self, *messages: ServiceBusMessage | AmqpAnnotatedMessage) -> None:
         """Send as a partner does."""
@@ -87,13 +90,14 @@ async def door(side: BusSide, peer: Peer, pool: AsyncPool, tmp_path: Path, key: 
         door = Door(peer, Business(pool, tmp_path / "blobs"), made)
         cache = JwksCache(made.url, clock=lambda: door.clock)
         identity = Identity(key_file(), Tokens(TokenPolicy(ISSUER, AUDIENCE, {"alice": "ddh"}), cache))
-        consumers = [Submissions(side.bus.reader(JOBS_QUEUE), identity, door.business.submits) for _ in range(2)]
-        running = [asyncio.create_task(one.run()) for one in consumers]
+        readers = (side.bus.reader(JOBS_QUEUE), side.bus.reader(JOBS_QUEUE))
+        door.consumers = [Submissions(reader, identity, door.business.submits) for reader in readers]
+        running = [asyncio.create_task(one.run()) for one in door.consumers]
         yield door
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await asyncio.gather(*(one.close() for one in consumers))
+        await asyncio.gather(*(one.close() for one in door.consumers))
 
 
 async def test_a_submit_with_a_key_or_a_token_is_stored_as_over_http(door: Door, key: SigningKey) -> None:
@@ -162,10 +166,48 @@ KEY: dict[str | bytes, Any] = {"X-API-Key": key_of(SUBMITTER)}
 
 
 async def test_a_submit_waits_for_what_is_away_and_is_stored_when_it_is_back(door: Door, key: SigningKey) -> None:
+    one_delivery(door)
     door.provider.down = True
     await door.send(submit({"Authorization": f"Bearer {key.token(roles=['submitter'])}"}))
-    await await_until(lambda: came_again(door), "it came again", 30)
+    await await_until(lambda: was_asked(door), "it was tried", 30)
     assert await door.rows("platform_requests") == 0
+    door.provider.down = False
+    door.clock += 3600
+    assert await door.set_aside() == []
+    assert await door.rows("platform_requests") == 1
+
+
+def one_delivery(door: Door, lock_seconds: float = 1.5) -> None:
+    """Let the broker bury whatever is given back or forgotten once."""
+    queue = door.peer.broker.find(JOBS_QUEUE)
+    queue.settings = replace(queue.settings, max_delivery_count=1, lock_seconds=lock_seconds)
+
+
+async def was_asked(door: Door) -> bool:
+    return door.provider.asked > 0
+
+
+async def test_submits_beyond_their_platforms_rate_keep_their_turn_and_none_is_buried(door: Door) -> None:
+    """Six at a rate of one a second, under locks of 1.5 s: those behind are kept in hand, their locks renewed."""
+    one_delivery(door)
+    await door.business.engine.query(
+        "UPDATE dagapp.platforms SET requests_per_minute = 60, request_burst = 1 WHERE platform_id = 'ddh'"
+    )
+    refs = [{"dataset_id": str(number), "resource_id": "x"} for number in range(6)]
+    await door.send(*(submit(message_id=f"m{number}", platform_refs=one) for number, one in enumerate(refs)))
+    assert await door.set_aside() == []
+    assert await door.rows("platform_requests") == len(refs)
+    assert await door.rows("dag_jobs") == len(refs)
+
+
+async def test_what_waits_too_long_goes_back_for_others_and_comes_again(
+    door: Door, side: BusSide, key: SigningKey
+) -> None:
+    door.provider.down = True
+    for one in door.consumers:
+        one._hold_seconds = 0.0
+    await door.send(submit({"Authorization": f"Bearer {key.token(roles=['submitter'])}"}))
+    await await_until(lambda: came_again(door), "it came again", 30)
     door.provider.down = False
     door.clock += 3600
     assert await door.set_aside() == []
@@ -174,3 +216,14 @@ async def test_a_submit_waits_for_what_is_away_and_is_stored_when_it_is_back(doo
 
 async def came_again(door: Door) -> bool:
     return any(one.delivery_count > 1 for one in door.peer.broker.find(JOBS_QUEUE).messages.values())
+
+
+async def test_what_fails_for_no_known_reason_is_set_aside_at_last(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: object) -> str:
+        raise RuntimeError("nobody expects this")
+
+    monkeypatch.setattr(Submissions, "_submit", fails)
+    monkeypatch.setattr(submissions, "MAX_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(submissions, "FAILURES", 3)
+    await door.send(submit())
+    assert await door.set_aside() == ["INTERNAL"]

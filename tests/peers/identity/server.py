@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,6 +33,9 @@ class IdentityPeer:
     oid: str = field(default_factory=lambda: str(uuid.uuid4()))
     life_seconds: float = 3600.0
     key: SigningKey = field(default_factory=lambda: SigningKey("first"))
+    tenant: str = TENANT
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Further identities: their `oid` by their headers."""
     clients: frozenset[str] | None = None
     """Client ids that there are; None takes any."""
     claims: dict[str, Any] = field(default_factory=dict)
@@ -49,6 +52,11 @@ class IdentityPeer:
         """Return what IDENTITY_ENDPOINT says."""
         return f"{self.url}/msi/token"
 
+    @property
+    def issuer(self) -> str:
+        """Return whom the tokens say they are of."""
+        return f"https://sts.windows.net/{self.tenant}/"
+
     def environment(self) -> dict[str, str]:
         """Return what Azure sets for a process."""
         return {"IDENTITY_ENDPOINT": self.endpoint, "IDENTITY_HEADER": self.header, "USE_MANAGED_IDENTITY": "true"}
@@ -63,8 +71,8 @@ class IdentityPeer:
         now = int(time.time())
         said: dict[str, Any] = {
             "aud": resource,
-            "iss": ISSUER,
-            "tid": TENANT,
+            "iss": self.issuer,
+            "tid": self.tenant,
             "oid": self.oid,
             "iat": now - 1,
             "nbf": now - 1,
@@ -77,7 +85,8 @@ class IdentityPeer:
         """Return status and document for one request."""
         if path == "/keys":
             return 200, {"keys": [key.jwk() for key in (self.key, *self.retired)]}
-        by_header = path == "/msi/token" and headers.get("X-IDENTITY-HEADER") == self.header
+        oid = {**self.others, self.header: self.oid}.get(headers.get("X-IDENTITY-HEADER", ""))
+        by_header = path == "/msi/token" and oid is not None
         by_place = path == "/metadata/identity/oauth2/token" and headers.get("Metadata") == "true"
         if path not in ("/msi/token", "/metadata/identity/oauth2/token"):
             return 404, {}
@@ -90,16 +99,16 @@ class IdentityPeer:
             return 400, {"error": "invalid_request"}
         if self.clients is not None and query.get("client_id") not in self.clients:
             return 400, {"error": "invalid_request", "error_description": "no such identity"}
-        token = self.token(query["resource"], **self.claims)
+        token = self.token(query["resource"], **({"oid": oid or self.oid} | self.claims))
         self.issued.append(token)
         ends = str(int(time.time() + self.life_seconds))
         return 200, {"access_token": token, "expires_on": ends, "resource": query["resource"], "token_type": "Bearer"}
 
 
 @contextmanager
-def running(**how: Any) -> Iterator[IdentityPeer]:
+def running(given: IdentityPeer | None = None, port: int = 0) -> Iterator[IdentityPeer]:
     """Serve an identity until the end of the block."""
-    peer = IdentityPeer(**how)
+    peer = given or IdentityPeer()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -116,7 +125,7 @@ def running(**how: Any) -> Iterator[IdentityPeer]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     peer.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()

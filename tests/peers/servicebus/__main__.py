@@ -26,6 +26,7 @@ from tests.peers.servicebus.peer import STANDARD_BYTES, Peer, PeerSettings
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.peers.servicebus", description="A Service Bus peer.")
     parser.add_argument("--port", type=int, default=0, help="AMQP without TLS; 0 takes any")
+    parser.add_argument("--tls-only", action="store_true", help="no AMQP without TLS")
     parser.add_argument("--tls-port", type=int, default=0, help="AMQP with TLS, when there is a certificate")
     parser.add_argument("--admin-port", type=int, default=0, help="ATOM over HTTPS, when there is a certificate")
     parser.add_argument("--control-port", type=int, help="control endpoint; none when left out")
@@ -49,10 +50,10 @@ def settings_of(arguments: argparse.Namespace) -> PeerSettings:
     queues = [QueueSettings(**queue) for queue in said.get("queues", ())]
     return PeerSettings(
         queues=(*queues, *(QueueSettings(name) for name in arguments.queue)),
-        keys=tuple(_key(**key) for key in said.get("keys", ())) or (SharedKey(),),
+        keys=tuple(_key(**key) for key in said["keys"]) if "keys" in said else (SharedKey(),),
         directory=_directory(**said["directory"]) if "directory" in said else None,
         max_message_bytes=arguments.max_message_bytes,
-        port=arguments.port,
+        port=None if arguments.tls_only else arguments.port,
         tls=tls,
         tls_port=arguments.tls_port,
         admin_port=arguments.admin_port,

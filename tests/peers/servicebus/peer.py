@@ -34,7 +34,8 @@ class PeerSettings:
     directory: Directory | None = None
     max_message_bytes: int = STANDARD_BYTES
     idle_seconds: float = 240.0
-    port: int = 0
+    port: int | None = 0
+    """Of the door without TLS; None: there is none."""
     tls: ssl.SSLContext | None = None
     tls_port: int = 0
     admin_port: int = 0
@@ -72,7 +73,8 @@ class Peer:
         """Listen."""
         settings = self.settings
         self.broker.on_due = self._arm
-        self.ports["amqp"] = await self._listen(settings.port, None)
+        if settings.port is not None:
+            self.ports["amqp"] = await self._listen(settings.port, None)
         if settings.tls is not None:
             self.ports["amqps"] = await self._listen(settings.tls_port, settings.tls)
             self.ports["admin"] = self._keep(await serve(atom.answering(self), settings.admin_port, settings.tls))

@@ -5,14 +5,16 @@ from pathlib import Path
 import pytest
 
 from cli.stack.credentials import Credentials, ensure_credentials
-from cli.stack.layout import Home, Plan, QueueKind, Shape, kind_of
+from cli.stack.identity import ensure_identities
+from cli.stack.layout import BlobsKind, Home, Plan, QueueKind, Shape, kind_of
 from cli.stack.servicebus import PeerMissing
 
 
 def make_plan(home: Path, shape: Shape | None = None) -> Plan:
     shape = shape or Shape()
-    names = ("postgres", *shape.part_names)
-    return Plan(Home(home), shape, {name: 20000 + n for n, name in enumerate(names)}, ensure_credentials(home))
+    ports = {name: 20000 + n for n, name in enumerate(shape.port_names)}
+    identities = ensure_identities(home / "identity.json") if shape.identity else None
+    return Plan(Home(home), shape, ports, ensure_credentials(home), identities)
 
 
 def secrets_of(credentials: Credentials) -> list[str]:
@@ -126,3 +128,21 @@ def test_no_other_user_looks_into_the_folders_of_a_home(tmp_path: Path) -> None:
     made = {one.name: one.stat().st_mode & 0o777 for one in home.root.iterdir()}
     assert made == dict.fromkeys(("blobs", "logs", "run", "workers"), 0o700)
     assert sorted(one.name for one in home.blobs.iterdir()) == ["bronze", "external", "silver"]
+
+
+def test_with_identities_a_part_has_its_own_secret_of_the_endpoint_and_no_key_or_password(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, Shape(queue=QueueKind.SERVICEBUS, blobs=BlobsKind.AZURITE, identity=True))
+    assert plan.identities is not None
+    assert plan.shape.part_names[:3] == ("identity", "servicebus", "azurite")
+    ours = {name for name in plan.shape.part_names if kind_of(name) in {"orchestrator", "worker", "gateway", "serving"}}
+    for name in plan.shape.part_names:
+        spec = plan.spec(name)
+        words = {*spec.environment, *spec.environment.values(), *spec.argv}
+        headers = {kind for kind, one in plan.identities.identities.items() if one.header in words}
+        assert headers == ({kind_of(name)} if name in ours else set())
+        forbidden = {"POSTGRES_PASSWORD", "SERVICE_BUS_CONNECTION_STRING", "BLOB_CONNECTION_STRING"}
+        assert not words & forbidden
+        assert not words & {*plan.credentials.passwords.values(), plan.credentials.service_bus_key}
+        assert "--tls-only" in spec.argv or name != "servicebus"
+    assert ensure_identities(tmp_path / "identity.json") == plan.identities
+    assert (tmp_path / "identity.json").stat().st_mode & 0o777 == 0o600
