@@ -3,6 +3,8 @@
 Azurite accepts forged bearer tokens, so what geodag says about refused tokens is tested here.
 """
 
+import base64
+import hmac
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,9 +12,10 @@ from datetime import timedelta
 from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
-from azure.core.credentials import AccessToken
+from azure.core.credentials import AccessToken, AzureSasCredential
 from azure.core.exceptions import ClientAuthenticationError, ResourceExistsError, ResourceNotFoundError
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, TransportType
 from azure.servicebus.aio import ServiceBusClient as AsyncClient
@@ -182,6 +185,22 @@ def test_a_rule_gets_the_links_of_its_rights_alone(place: Place) -> None:
         client.get_queue_receiver("work") as receiver,
     ):
         receiver.receive_messages(1, max_wait_time=1)
+
+
+def _signature(queue: str, seconds: float = 600, key: str = RULES[0].key) -> AzureSasCredential:
+    """Return a signature (SAS) of the owner's rule for one queue, as a partner may be given one."""
+    scope, ends = quote_plus(f"sb://geodag.servicebus.windows.net/{queue}"), int(time.time() + seconds)
+    digest = base64.b64encode(hmac.digest(key.encode(), f"{scope}\n{ends}".encode(), "sha256")).decode()
+    return AzureSasCredential(f"SharedAccessSignature sr={scope}&sig={quote_plus(digest)}&se={ends}&skn=owner")
+
+
+def test_a_signature_of_a_queue_opens_no_other_and_no_token_opens_none(place: Place) -> None:
+    _send(place.client(_signature("other")), "other")
+    assert "another path" in _why(place.client(_signature("other")))
+    assert "expired" in _why(place.client(_signature("work", seconds=-1)))
+    assert "signature is wrong" in _why(place.client(_signature("work", key="Z3Vlc3NlZA==")))
+    assert "no token" in _why(place.client(Credential("")))
+    assert not place.peer.peer.broker.find("work").messages
 
 
 def test_an_expired_token_ends_its_links(place: Place) -> None:

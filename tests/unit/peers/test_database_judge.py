@@ -69,8 +69,10 @@ def test_other_requests_are_no_protocol_of_ours(port: int) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\x30", b"GET / HTTP/1.1\r\n\r\n", b"\x30\x05\x02", b"\x30\x84\xff\xff\xff\xff", b"\x30\x80", b"\x30\x02\x02\x09",
-     b"\x30\x00", b"\x31\x02\x02\x00"],
+    [
+        b"", b"\x30", b"GET / HTTP/1.1\r\n\r\n", b"\x30\x05\x02", b"\x30\x84\xff\xff\xff\xff", b"\x30\x80",
+        b"\x30\x02\x02\x09", b"\x30\x00", b"\x31\x02\x02\x00",
+    ],
 )  # fmt: skip
 def test_what_is_no_message_ends_the_conversation(port: int, data: bytes) -> None:
     assert asked(port, data) == b""
