@@ -148,6 +148,11 @@ class Home:
         """Return the folder of the certificate of the parts that stand in for Azure, and of its key."""
         return self.root / "tls"
 
+    @property
+    def certificate(self) -> Path:
+        """Return what whoever talks to those parts has to believe."""
+        return self.tls / "certificate.pem"
+
     def log(self, part: str) -> Path:
         """Return the log file of a part."""
         return self.root / "logs" / f"{part}.log"
@@ -239,7 +244,7 @@ class Plan:
     @property
     def _tls(self) -> tuple[Path, Path] | None:
         """Return certificate and key, which a stack with identities has."""
-        return None if self.identities is None else (self.home.tls / "certificate.pem", self.home.tls / "key.pem")
+        return None if self.identities is None else (self.home.certificate, self.home.tls / "key.pem")
 
     def _address(self, name: str) -> str:
         return f"{HOST}:{self.ports[name]}"

@@ -17,10 +17,12 @@ SIGNATURE_SECONDS: Final = 3600
 def storage_of(root: Path) -> BlobRepository:
     """Return what holds the files of a home: its folders, or the Azurite that was started with it last."""
     home = Home(root)
-    port = (read_json(home.state_file) or {}).get("ports", {}).get("azurite")
-    if port is None:
+    ports = (read_json(home.state_file) or {}).get("ports", {})
+    if (port := ports.get("azurite")) is None:
         return FolderBlobRepository(home.blobs)
     from repositories.blobs_azure import connect  # whoever has folders never loads the SDK
 
     key = base64.b64decode(ensure_credentials(root).storage_key)
-    return connect(Azurite(ACCOUNT, key, port).connection_string, signature_seconds=SIGNATURE_SECONDS)
+    certificate = home.certificate if "identity" in ports else None
+    azurite = Azurite(ACCOUNT, key, port, certificate=certificate)
+    return connect(azurite.connection_string, signature_seconds=SIGNATURE_SECONDS, ca_file=certificate)
