@@ -78,7 +78,7 @@ def kind(number: int) -> tuple[str, Json]:
     mixed: tuple[tuple[str, Json], ...] = (
         ("echo_test", {"message": f"m{number}"}),
         ("fan_out_test", {"items": list(range(12))}),
-        ("retry_test", {"failure_rate": 0.2, "message": f"m{number}"}),
+        ("retry_test", {"failure_rate": 0.05, "message": f"m{number}"}),
         ("sleep_test", {"seconds": 3}),
         ("retry_fan_out_test", {"items": list(range(8)), "failure_rate": 0.2}),
         ("multi_phase", {"phases": 4, "seconds_per_phase": 0.5}),
