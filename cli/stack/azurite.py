@@ -17,6 +17,16 @@ class AzuriteMissing(Exception):
     """Azurite is not installed; the message says how to get it."""
 
 
+def check_installed() -> None:
+    """Check that there is one to start.
+
+    Raises:
+        AzuriteMissing: It is not installed.
+    """
+    if not MAIN.is_file():
+        raise AzuriteMissing("Azurite is not installed; run ./scripts/azurite/install (needs Node.js with npm)")
+
+
 @dataclass(frozen=True, slots=True)
 class Azurite:
     """One server: its account and where it listens and keeps its blobs."""
@@ -63,13 +73,7 @@ class Azurite:
         }
 
     def argv(self) -> list[str]:
-        """Return how it is started.
-
-        Raises:
-            AzuriteMissing: It is not installed.
-        """
-        if not MAIN.is_file():
-            raise AzuriteMissing("Azurite is not installed; run ./scripts/azurite/install (needs Node.js with npm)")
+        """Return how it is started, once `check_installed` found it."""
         argv = ["node", str(MAIN), "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
         argv += ["--blobHost", HOST, "--blobPort", str(self.port)]
         if self.folder is None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cli.stack import identity, servicebus
-from cli.stack.azurite import AzuriteMissing
+from cli.stack.azurite import AzuriteMissing, check_installed
 from cli.stack.certificates import self_signed
 from cli.stack.cluster import LOCAL_CONFIG, Cluster
 from cli.stack.credentials import Credentials, ensure_credentials
@@ -238,6 +238,8 @@ class Stack:
 
     def _prepare(self) -> None:
         """End leftovers, then settle ports and keys, and record them."""
+        if self.shape.blobs is BlobsKind.AZURITE:
+            check_installed()
         self.end_leftovers()
         self.home.make_folders()
         recorded = (read_json(self.home.state_file) or {}).get("ports", {})

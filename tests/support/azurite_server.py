@@ -12,7 +12,7 @@ from pathlib import Path
 
 from azure.storage.blob.aio import BlobServiceClient
 
-from cli.stack.azurite import Azurite
+from cli.stack.azurite import Azurite, check_installed
 from cli.stack.ports import HOST, choose_ports
 from repositories.blob_names import CONTAINERS
 from tests.support.waiting import wait_until
@@ -23,6 +23,7 @@ START_SECONDS = 30.0
 @contextmanager
 def running(log: Path, certificate: Path | None = None, private_key: Path | None = None) -> Iterator[Azurite]:
     """Yield a server that answers; it is ended afterwards."""
+    check_installed()
     port = choose_ports(("azurite",), {})["azurite"]
     more = () if certificate is None else tuple(f"geodagtest{zone}" for zone in CONTAINERS)
     made = Azurite(

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from cli.stack import azurite
 from cli.stack.credentials import Credentials, ensure_credentials
 from cli.stack.identity import ensure_identities
 from cli.stack.layout import BlobsKind, Home, Plan, QueueKind, Shape, kind_of
 from cli.stack.servicebus import PeerMissing
+from cli.stack.stack import Stack, StackError
 
 
 def make_plan(home: Path, shape: Shape | None = None) -> Plan:
@@ -128,6 +130,15 @@ def test_no_other_user_looks_into_the_folders_of_a_home(tmp_path: Path) -> None:
     made = {one.name: one.stat().st_mode & 0o777 for one in home.root.iterdir()}
     assert made == dict.fromkeys(("blobs", "logs", "run", "workers"), 0o700)
     assert sorted(one.name for one in home.blobs.iterdir()) == ["bronze", "external", "silver"]
+
+
+def test_a_stack_that_lacks_its_storage_says_so_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(azurite, "MAIN", tmp_path / "none.js")
+    with pytest.raises(StackError, match=r"run \./scripts/azurite/install"):
+        Stack(tmp_path / "home", ports={}, shape=Shape(blobs=BlobsKind.AZURITE)).start()
+    assert not list((tmp_path / "home").rglob("*.log"))
 
 
 def test_with_identities_a_part_has_its_own_secret_of_the_endpoint_and_no_key_or_password(tmp_path: Path) -> None:
