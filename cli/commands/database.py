@@ -71,7 +71,8 @@ def verify(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
     with _running(home) as cluster:
         found = asyncio.run(_missing(cluster, home.resolve()))
     rows = [asdict(one) for one in found]
-    show(rows, row_table("Missing", ("kind", "name", "detail"), rows), as_json=as_json)
+    title = "Missing" if rows else "Nothing is missing"
+    show(rows, row_table(title, ("kind", "name", "detail"), rows), as_json=as_json)
     raise typer.Exit(1 if rows else 0)
 
 
