@@ -61,7 +61,7 @@ def short_times(database: Database, keys_file: Path, blobs: Path) -> Orchestrato
         orchestrator_poll_interval=0.2,
         orchestrator_heartbeat_seconds=0.2,
         orchestrator_threshold_seconds=1.0,
-        lease_seconds=1.0,
+        lease_seconds=20.0,
         api_keys_file=keys_file,
         workflows_dir=WORKFLOWS,
         blob_root=blobs,

@@ -125,7 +125,7 @@ async def test_a_result_that_had_to_wait_is_applied_by_the_woken_owner(start: St
 
 
 async def test_one_unwritable_job_does_not_stop_the_others(start: StartOrchestrator, database: Database) -> None:
-    async with start() as one:
+    async with start(lease_seconds=1.0) as one:
         engine = Engine(one.context.pool)
         bad, *good = [await one.create("echo_test") for _ in range(3)]
         for job_id in (bad, *good):
