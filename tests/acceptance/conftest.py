@@ -11,8 +11,9 @@ import pytest
 from cli.stack.cluster import LOCAL_CONFIG
 from cli.stack.layout import REPOSITORY, Shape
 from cli.stack.stack import Stack
-from tests.acceptance.platform import BLOBS, IDENTITY, QUEUE, Platform
+from tests.acceptance.platform import Platform
 from tests.support import spec_workflows
+from tests.support.adapters import BLOBS, IDENTITY, QUEUE
 
 LEASE_SECONDS = 6.0
 THRESHOLD_SECONDS = 7.0

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -16,18 +15,13 @@ import psycopg
 from psycopg.rows import dict_row
 
 from cli.stack.cluster import Cluster
-from cli.stack.layout import BlobsKind, QueueKind
+from cli.stack.layout import BlobsKind
 from cli.stack.stack import Stack
 from core.identity import CALLER_HEADER, SERVICE_HEADER
 from tests.support import azurite_server
+from tests.support.adapters import BLOBS
 from tests.support.waiting import wait_until
 
-QUEUE = QueueKind(os.environ.get("GEODAG_QUEUE", QueueKind.POSTGRES))
-"""What carries the tasks in this pass; `geodag up` reads the same variable."""
-BLOBS = BlobsKind(os.environ.get("GEODAG_BLOBS", BlobsKind.FOLDERS))
-"""What holds the files in this pass."""
-IDENTITY = bool(os.environ.get("GEODAG_IDENTITY"))
-"""Whether processes enter with tokens over TLS in this pass."""
 Json = dict[str, Any]
 FINAL_STATES = {"completed", "failed", "cancelled"}
 BUSINESS_TABLES = (

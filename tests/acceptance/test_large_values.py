@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import psutil
 
 from cli.stack.layout import BlobsKind
-from tests.acceptance.platform import BLOBS, IDENTITY, Platform, http
+from tests.acceptance.platform import Platform, http
+from tests.support.adapters import BLOBS, IDENTITY
 from tests.support.waiting import wait_until
 
 VALUES = 100_000

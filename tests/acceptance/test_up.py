@@ -15,8 +15,9 @@ from cli.stack.files import read_json
 from cli.stack.layout import REPOSITORY, Home, Shape
 from cli.stack.processes import ProcessId
 from cli.stack.stack import read_state
-from tests.acceptance.platform import QUEUE, Json, http
+from tests.acceptance.platform import Json, http
 from tests.acceptance.rasters import geotiff, terrain
+from tests.support.adapters import QUEUE
 from tests.support.waiting import wait_until
 
 PARTS = Shape(queue=QUEUE).part_names

@@ -21,11 +21,13 @@ START_SECONDS = 30.0
 
 
 @contextmanager
-def running(log: Path, certificate: Path | None = None, private_key: Path | None = None) -> Iterator[Azurite]:
-    """Yield a server that answers; it is ended afterwards."""
+def running(
+    log: Path, certificate: Path | None = None, private_key: Path | None = None, *, an_account_a_zone: bool = True
+) -> Iterator[Azurite]:
+    """Yield a server that answers; it is ended afterwards. With TLS it has an account for each zone, unless told."""
     check_installed()
     port = choose_ports(("azurite",), {})["azurite"]
-    more = () if certificate is None else tuple(f"geodagtest{zone}" for zone in CONTAINERS)
+    more = () if certificate is None or not an_account_a_zone else tuple(f"geodagtest{zone}" for zone in CONTAINERS)
     made = Azurite(
         "geodagtest", secrets.token_bytes(64), port, certificate=certificate, private_key=private_key, more=more
     )

@@ -11,6 +11,7 @@ from core.handlers_catalog import LIGHT_QUEUE
 from core.identity import SERVICE_HEADER
 from core.ids import digest
 from core.payloads import PayloadRef
+from core.ports import BlobRepository
 from core.wire import (
     ClaimAnswer,
     ClaimOutcome,
@@ -32,6 +33,8 @@ from core.wire import (
 )
 from messaging.postgres import PostgresTaskQueue
 from tests.support.databases import Database
+from tests.support.service_bus import BusSide
+from tests.support.storage import Storage
 from tests.support.waiting import await_until
 
 SERVICE_KEY = "worker-key"
@@ -190,9 +193,10 @@ def task(task_id: str, handler: str, params: dict[str, Any] | None = None) -> Ta
 class Dispatcher:
     """Puts tasks on the real queue, as an orchestrator's transaction does."""
 
-    def __init__(self, orchestrator: Orchestrator, conn: AsyncConnection[Any]) -> None:
+    def __init__(self, orchestrator: Orchestrator, conn: AsyncConnection[Any], side: BusSide | None = None) -> None:
         self.orchestrator = orchestrator
         self._conn = conn
+        self._side = side
 
     async def __call__(
         self,
@@ -228,14 +232,17 @@ class Dispatcher:
         return message
 
     async def waiting(self) -> list[str]:
-        """Return the tasks whose messages are still in the queue."""
+        """Return the tasks whose messages are still in the queue, or in the outbox on their way to it."""
         cursor = await self._conn.execute("SELECT task_id FROM dagqueue.messages ORDER BY task_id")
         rows = await cursor.fetchall()
         await self._conn.commit()
-        return [row[0] for row in rows]
+        held = [] if self._side is None else list(self._side.peer.broker.find(LIGHT_QUEUE).messages.values())
+        return sorted({*(row[0] for row in rows), *(str(one.envelope.message_id).rpartition(".")[0] for one in held)})
 
     async def dead(self) -> dict[str, str]:
         """Return dead letters: task -> reason."""
+        if self._side is not None and self._side.peer.broker.find(f"{LIGHT_QUEUE}/$DeadLetterQueue").messages:
+            await self._side.carrier().carry(20)
         cursor = await self._conn.execute("SELECT task_id, reason FROM dagqueue.dead_letters")
         rows = await cursor.fetchall()
         await self._conn.commit()
@@ -269,17 +276,21 @@ class Dispatcher:
 
 
 @pytest.fixture
-def dispatch(orchestrator: Orchestrator, conn: AsyncConnection[Any]) -> Dispatcher:
-    return Dispatcher(orchestrator, conn)
+def dispatch(orchestrator: Orchestrator, conn: AsyncConnection[Any], queue_side: BusSide | None) -> Dispatcher:
+    return Dispatcher(orchestrator, conn, queue_side)
 
 
 @pytest.fixture
-def worker_environment(database: Database, orchestrator: Orchestrator, tmp_path: Path) -> dict[str, str]:
-    return environment_of(database, orchestrator, tmp_path)
+def blobs(storage: Storage) -> BlobRepository:
+    return storage.repository()
 
 
-def environment_of(database: Database, orchestrator: Orchestrator, tmp_path: Path) -> dict[str, str]:
+@pytest.fixture
+def worker_environment(
+    database: Database, orchestrator: Orchestrator, tmp_path: Path, storage: Storage, queue_side: BusSide | None
+) -> dict[str, str]:
     """Return the settings of a light worker that beats often."""
+    queue = {} if queue_side is None else {"SERVICE_BUS_CONNECTION_STRING": queue_side.peer.connection_string}
     return {
         **database.environment("geodag_worker"),
         "WORKER_QUEUE": LIGHT_QUEUE,
@@ -291,8 +302,9 @@ def environment_of(database: Database, orchestrator: Orchestrator, tmp_path: Pat
         "WORKER_JOURNAL_FILE": str(tmp_path / "journal"),
         "WORKER_SERVICE_KEY": SERVICE_KEY,
         "DAG_CALLBACK_URL": orchestrator.url,
-        "BLOB_ROOT": str(tmp_path / "blobs"),
         "LOG_FORMAT": "text",
+        **storage.settings(),
+        **queue,
     }
 
 

@@ -18,7 +18,7 @@ from core.ports import BlobRepository, TaskReceiver
 from edge.fetching import SourceClient
 from handlers.registry import IMPLEMENTATIONS
 from messaging.postgres import PostgresTaskReceiver
-from repositories.blobs_folder import FolderBlobRepository
+from repositories.blobs import open_blobs
 from repositories.database import async_pool, listen
 from tests.integration.worker.conftest import Orchestrator
 from worker.app import Outside, Worker
@@ -101,9 +101,10 @@ async def running(
             receiver = PostgresTaskReceiver(
                 connect, connect, queue=settings.worker_queue, consumer_id=os.urandom(4).hex(), lock_seconds=5
             )
+        mine = open_blobs(settings)
         outside = Outside(
             receiver=receiver,
-            blobs=blobs or FolderBlobRepository(settings.blob_root),
+            blobs=blobs or mine,
             open_transaction=fenced(pool),
             catalog=CATALOG_OF_TEST,
             implementations=TARGETS,
@@ -119,6 +120,7 @@ async def running(
         finally:
             if not task.done():
                 await run.drain()
+            await mine.close()
 
 
 def checkpoints(orchestrator: Orchestrator) -> dict[str, Any]:

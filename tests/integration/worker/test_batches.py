@@ -1,18 +1,18 @@
 """Batches of a fan-out through a whole worker."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.ids import digest
 from core.payloads import PayloadRef, encode
+from core.ports import BlobRepository
 from core.wire import ItemOutcome, TaskStatus
-from repositories.blobs_folder import FolderBlobRepository
 from repositories.payloads import PayloadStore
 from tests.integration.worker.conftest import Dispatcher
 from tests.integration.worker.running import running
+from tests.support.storage import Storage
 
 pytestmark = pytest.mark.usefixtures("environment")
 
@@ -66,14 +66,12 @@ async def test_each_item_has_its_own_time(dispatch: Dispatcher) -> None:
 
 
 async def test_items_in_subprocesses_survive_each_others_death_and_keep_their_files_apart(
-    dispatch: Dispatcher, environment: dict[str, str]
+    dispatch: Dispatcher, environment: dict[str, str], storage: Storage
 ) -> None:
     async with running():
         await dispatch("job_a_0", "kill_itself", of_items({"signal": "SIGKILL"}, {"signal": "SIGSEGV"}), items=(0, 1))
         died = await dispatch.result("job_a_0")
-        blobs = Path(environment["BLOB_ROOT"]) / "bronze"
-        blobs.mkdir(parents=True, exist_ok=True)
-        (blobs / "in.txt").write_text("in")
+        storage.put("bronze/in.txt", b"in")
         one = {"source": "bronze/in.txt", "output_prefix": "silver/out", "file": "a.bin"}
         await dispatch("job_b_0", "write_file", of_items(one, one), items=(0, 1))
         written = await dispatch.result("job_b_0")
@@ -103,9 +101,9 @@ async def test_what_is_done_goes_out_with_heartbeats_and_the_rest_is_given_back_
 
 
 async def test_large_params_of_a_batch_are_fetched_and_large_outputs_stored_by_item(
-    dispatch: Dispatcher, environment: dict[str, str]
+    dispatch: Dispatcher, environment: dict[str, str], blobs: BlobRepository
 ) -> None:
-    store = PayloadStore(FolderBlobRepository(Path(environment["BLOB_ROOT"])))
+    store = PayloadStore(blobs)
     params = of_items({"v": "x" * 40_000}, {"v": "y" * 40_000}, {"v": 1})
     ref: PayloadRef = await store.put("payloads/job/values/", encode(params, "params"))
     dispatch.orchestrator.digests["job_a_0"] = digest(params)

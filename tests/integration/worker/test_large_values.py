@@ -11,7 +11,7 @@ from core import payloads
 from core.errors import Classification, StorageUnavailable
 from core.ids import digest
 from core.payloads import PayloadRef, decode, encode, task_prefix, value_prefix
-from core.ports import BlobInfo, BlobRef
+from core.ports import BlobInfo, BlobRef, BlobRepository
 from core.wire import TaskResult, TaskStatus
 from repositories.blobs_folder import FolderBlobRepository
 from repositories.payloads import PayloadStore
@@ -24,13 +24,8 @@ ITEMS = [{"index": number, "name": "ä" * 90} for number in range(100_000)]
 
 
 @pytest.fixture
-def root(environment: dict[str, str]) -> Path:
-    return Path(environment["BLOB_ROOT"])
-
-
-@pytest.fixture
-def store(root: Path) -> PayloadStore:
-    return PayloadStore(FolderBlobRepository(root))
+def store(blobs: BlobRepository) -> PayloadStore:
+    return PayloadStore(blobs)
 
 
 async def dispatch_large(
@@ -77,10 +72,10 @@ async def test_an_inline_handler_sees_large_params_as_if_they_had_been_in_the_me
 
 @pytest.mark.parametrize(("code", "damage"), [("PAYLOAD_MISSING", None), ("PAYLOAD_CORRUPT", b"{}")])
 async def test_lost_params_fail_the_task_for_good_and_name_the_blob(
-    dispatch: Dispatcher, store: PayloadStore, root: Path, code: str, damage: bytes | None
+    dispatch: Dispatcher, store: PayloadStore, blob_root: Path, code: str, damage: bytes | None
 ) -> None:
     ref = await store.put(value_prefix("job"), encode({"x": "y" * 100_000}, "params"))
-    path = root / "silver" / ref.blob
+    path = blob_root / "silver" / ref.blob
     path.unlink() if damage is None else path.write_bytes(damage)
     async with running():
         await dispatch("job_a_0", "echo", params_ref=ref)
@@ -129,9 +124,9 @@ class Flaky(FolderBlobRepository):
 
 
 async def test_a_storage_that_is_away_delays_params_and_results_and_the_handler_runs_once(
-    dispatch: Dispatcher, store: PayloadStore, root: Path, environment: dict[str, str]
+    dispatch: Dispatcher, store: PayloadStore, blob_root: Path, environment: dict[str, str]
 ) -> None:
-    async with running(blobs=Flaky(root)):
+    async with running(blobs=Flaky(blob_root)):
         await dispatch_large(dispatch, store, "job_a_0", "echo", {"x": "y" * 100_000})
         result = await dispatch.result("job_a_0")
     assert result.output_ref is not None
@@ -140,12 +135,12 @@ async def test_a_storage_that_is_away_delays_params_and_results_and_the_handler_
 
 
 async def test_a_storage_that_stays_away_fails_the_task_transiently_in_its_time(
-    dispatch: Dispatcher, root: Path
+    dispatch: Dispatcher, blob_root: Path
 ) -> None:
     class Away(Flaky):
         failures = 1_000_000
 
-    async with running(blobs=Away(root)):
+    async with running(blobs=Away(blob_root)):
         await dispatch("job_a_0", "echo", {"x": "y" * 100_000}, timeout_seconds=1)
         error = error_of(await dispatch.result("job_a_0"))
     assert error.classification is Classification.TRANSIENT

@@ -18,7 +18,7 @@ from rasterio.transform import from_origin
 
 from core.handlers_catalog import HEAVY_QUEUE
 from core.outgoing import OutgoingPolicy
-from core.ports import BlobRef
+from core.ports import BlobRef, BlobRepository
 from core.wire import TaskResult, TaskStatus
 from edge.fetching import SourceClient
 from repositories.blobs_folder import FolderBlobRepository
@@ -32,12 +32,12 @@ HEIGHT = np.add.outer(np.arange(300, dtype="float32"), np.arange(400, dtype="flo
 
 
 @pytest.fixture
-async def source(environment: dict[str, str], tmp_path: Path) -> str:
+async def source(environment: dict[str, str], tmp_path: Path, blobs: BlobRepository) -> str:
     path = tmp_path / "dem.tif"
     profile = {"driver": "GTiff", "width": 400, "height": 300, "count": 1, "dtype": "float32", "nodata": -9999.0}
     with rasterio.open(path, "w", crs="EPSG:32631", transform=from_origin(5e5, 5e6, 30, 30), **profile) as dst:
         dst.write(HEIGHT, 1)
-    await FolderBlobRepository(Path(environment["BLOB_ROOT"])).upload(path, BlobRef("bronze", "in/dem.tif"))
+    await blobs.upload(path, BlobRef("bronze", "in/dem.tif"))
     return "bronze/in/dem.tif"
 
 
@@ -48,7 +48,7 @@ def output(result: TaskResult) -> dict[str, Any]:
 
 
 async def test_a_raster_is_validated_and_becomes_a_cog_in_the_jail(
-    dispatch: Dispatcher, source: str, environment: dict[str, str]
+    dispatch: Dispatcher, source: str, environment: dict[str, str], blob_root: Path
 ) -> None:
     async with running():
         await dispatch("job_validate_0", "raster.validate", {"source": source}, timeout_seconds=60)
@@ -60,16 +60,15 @@ async def test_a_raster_is_validated_and_becomes_a_cog_in_the_jail(
     cog = output(result)
     assert cog["blob_path"].startswith("silver/asset/0/r1/job_cog_0/")
     assert result.peak_rss_bytes is not None
-    with rasterio.open(Path(environment["BLOB_ROOT"]) / cog["blob_path"]) as stored:
+    with rasterio.open(blob_root / cog["blob_path"]) as stored:
         assert np.array_equal(stored.read(1), HEIGHT)
         assert stored.crs.to_epsg() == 32631
 
 
 async def test_hostile_files_are_refused_and_the_next_job_finds_a_clean_worker(
-    dispatch: Dispatcher, source: str, environment: dict[str, str], tmp_path: Path
+    dispatch: Dispatcher, source: str, environment: dict[str, str], tmp_path: Path, blobs: BlobRepository
 ) -> None:
     """D55, hostile-archives: a huge header, entities in a sidecar, an archive that swells, a text; then a good job."""
-    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
     for case in ("A45", "A89"):
         (tmp_path / case).mkdir()
         for path in everything.build(case, tmp_path / case).source.parent.iterdir():
@@ -98,14 +97,13 @@ async def test_hostile_files_are_refused_and_the_next_job_finds_a_clean_worker(
 
 
 async def test_a_large_file_behind_a_url_is_inspected_without_being_copied(
-    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path
+    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path, blobs: BlobRepository
 ) -> None:
     """The jail gets a sparse copy of the header, neither network nor credential; scratch is left empty."""
     place = {"crs": "EPSG:32631", "transform": from_origin(5e5, 5e6, 30, 30)}
     profile = {"width": 40_000, "height": 30_000, "count": 1, "dtype": "float32", "tiled": True}
     with rasterio.open(tmp_path / "far.tif", "w", driver="GTiff", BIGTIFF="YES", **profile, **place):
         pass
-    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
     client = SourceClient(OutgoingPolicy(allow_loopback=True), blobs, 10 << 30)
     async with range_host(tmp_path / "far.tif") as host, running(sources=client):
         params = {"url": host.url, "file_name": "far_dsm.tif"}
@@ -134,10 +132,10 @@ async def test_a_worker_without_a_client_inspects_nothing(dispatch: Dispatcher, 
 
 
 async def test_a_tile_that_is_there_and_whole_is_not_made_again(
-    dispatch: Dispatcher, source: str, environment: dict[str, str]
+    dispatch: Dispatcher, source: str, environment: dict[str, str], blob_root: Path
 ) -> None:
     """Tiles of one raster, twice; then one is damaged; then they are put together from what lies in the storage."""
-    prefix, blobs = "silver/asset/0/r1", Path(environment["BLOB_ROOT"])
+    prefix, blobs = "silver/asset/0/r1", blob_root
     async with running():
         await dispatch("job_validate_0", "raster.validate", {"source": source}, timeout_seconds=60)
         common = {"source": source, "raster": output(await dispatch.result("job_validate_0", 60))["raster"]}
@@ -180,10 +178,10 @@ class Remote(FolderBlobRepository):
 
 
 async def test_sidecars_of_a_blob_come_to_the_jail_from_wherever_blobs_are(
-    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path
+    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path, blob_root: Path
 ) -> None:
     """World file and .prj give the place; what is not named after the raster stays where it is."""
-    blobs = Remote(Path(environment["BLOB_ROOT"]))
+    blobs = Remote(blob_root)
     plain = {"driver": "GTiff", "width": 400, "height": 300, "count": 1, "dtype": "float32"}
     with (
         warnings.catch_warnings(action="ignore", category=NotGeoreferencedWarning),
@@ -204,7 +202,7 @@ async def test_sidecars_of_a_blob_come_to_the_jail_from_wherever_blobs_are(
 
 
 async def test_a_variable_of_a_netcdf_and_a_field_of_a_grib_are_validated_in_the_jail(
-    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path
+    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path, blobs: BlobRepository
 ) -> None:
     with h5py.File(tmp_path / "a.nc", "w") as file:
         for name, size, unit in (("lat", 30, "degrees_north"), ("lon", 40, "degrees_east")):
@@ -215,7 +213,6 @@ async def test_a_variable_of_a_netcdf_and_a_field_of_a_grib_are_validated_in_the
         for place, name in enumerate(("lat", "lon")):
             file["t"].dims[place].attach_scale(file[name])
     (tmp_path / "a.grib").write_bytes(field(np.arange(1200.0).reshape(30, 40)))
-    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
     found = {}
     async with running():
         for number, name in enumerate(("a.nc", "a.grib")):

@@ -9,9 +9,8 @@ import pytest
 from psycopg import AsyncConnection
 
 from core.errors import Classification
-from core.ports import BlobRef
+from core.ports import BlobRef, BlobRepository
 from core.wire import ClaimOutcome, TaskStatus
-from repositories.blobs_folder import FolderBlobRepository
 from tests.integration.worker.conftest import Dispatcher, task
 from tests.integration.worker.running import checkpoints, running
 from tests.support.rows import TOKEN, seed_attempt
@@ -279,10 +278,9 @@ async def test_scratch_is_removed_after_every_task_and_leftovers_at_the_start(
 
 
 async def test_a_staged_blob_goes_in_and_an_uploaded_file_comes_out_under_the_attempts_name(
-    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path
+    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path, blobs: BlobRepository
 ) -> None:
     (tmp_path / "in").write_bytes(b"abc")
-    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
     await blobs.upload(tmp_path / "in", BlobRef("bronze", "in/a"))
     params = {"source": "bronze/in/a", "file": "a.bin", "output_prefix": "silver/asset/0/r1"}
     async with running():
@@ -306,10 +304,9 @@ async def test_a_missing_source_is_file_not_found(dispatch: Dispatcher) -> None:
 
 @pytest.mark.parametrize("file", ["../../x", "/etc/passwd", "missing", "a.bin/..", ".hidden"])
 async def test_a_handler_cannot_have_foreign_files_uploaded(
-    dispatch: Dispatcher, tmp_path: Path, environment: dict[str, str], file: str
+    dispatch: Dispatcher, tmp_path: Path, environment: dict[str, str], file: str, blobs: BlobRepository
 ) -> None:
     (tmp_path / "in").write_bytes(b"abc")
-    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
     await blobs.upload(tmp_path / "in", BlobRef("bronze", "in"))
     async with running():
         await dispatch("job_a_0", "write_file", {"source": "bronze/in", "file": file, "output_prefix": "silver/x"})
@@ -320,10 +317,9 @@ async def test_a_handler_cannot_have_foreign_files_uploaded(
 
 
 async def test_no_file_is_written_among_the_stored_values(
-    dispatch: Dispatcher, tmp_path: Path, environment: dict[str, str]
+    dispatch: Dispatcher, tmp_path: Path, environment: dict[str, str], blobs: BlobRepository
 ) -> None:
     (tmp_path / "in").write_bytes(b"abc")
-    blobs = FolderBlobRepository(Path(environment["BLOB_ROOT"]))
     await blobs.upload(tmp_path / "in", BlobRef("bronze", "in"))
     params = {"source": "bronze/in", "file": "a.bin", "output_prefix": "silver/payloads/other/values"}
     async with running():
