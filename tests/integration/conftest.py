@@ -1,24 +1,20 @@
-"""The adapters of integration tests; GEODAG_QUEUE and GEODAG_BLOBS choose them (tests/support/adapters.py)."""
+"""The adapters of integration tests: GEODAG_QUEUE, GEODAG_BLOBS and GEODAG_IDENTITY choose those for Azure."""
 
 import gc
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from cli.stack.azurite import Azurite
-from cli.stack.certificates import self_signed
-from cli.stack.layout import BlobsKind, QueueKind
 from core.handlers_catalog import KNOWN_QUEUES
+from core.ports import BlobRepository
 from repositories.database import AsyncPool
-from tests.peers.identity import server as identity_server
-from tests.peers.identity.server import IdentityPeer
 from tests.peers.servicebus.peer import running_peer
-from tests.support import adapters, azurite_server
+from tests.support import adapters
+from tests.support.azure_side import Azure, azure_side
 from tests.support.databases import Database
-from tests.support.service_bus import BusSide, bus_side, peer_settings
-from tests.support.storage import Folders, Storage, account_of
+from tests.support.service_bus import BusSide, bus_side
+from tests.support.storage import Storage, storage_of_test
 
 HERE = Path(__file__).parent
 
@@ -26,36 +22,21 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep what this pass is about; let the SDK leave the sockets of broken connections to the garbage collector."""
     mine = [item for item in items if item.path.is_relative_to(HERE)]
-    adapters.select(config, mine)
-    kept = set(mine)
-    items[:] = [item for item in items if item in kept or not item.path.is_relative_to(HERE)]
+    kept = set(adapters.select(config, mine))
+    items[:] = [item for item in items if item in kept or item not in set(mine)]
     if adapters.IS_SECOND_PASS:
-        for item in mine:
+        for item in kept:
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
 
 
-@pytest.fixture(autouse=adapters.IS_SECOND_PASS)
-def _collected() -> Iterator[None]:
-    """Let each test have its own garbage."""
-    yield
-    gc.collect()
-
-
-@contextmanager
-def _azurite(folder: Path) -> Iterator[Azurite]:
-    certificate, key = self_signed(folder)
-    with azurite_server.running(folder / "log.txt", certificate, key, an_account_a_zone=False) as running:
-        yield running
-
-
 @pytest.fixture(scope="session")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Azurite, IdentityPeer] | None]:
-    """Yield a storage account behind TLS and an identity that may enter it, where this pass has them."""
-    if adapters.BLOBS is BlobsKind.FOLDERS:
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azure | None]:
+    """Yield what stands in for Azure in the second pass; nothing in the first."""
+    if not adapters.IS_SECOND_PASS:
         yield None
         return
-    with _azurite(tmp_path_factory.mktemp("azurite")) as azurite, identity_server.running() as identity:
-        yield azurite, identity
+    with azure_side(tmp_path_factory.mktemp("azure")) as made:
+        yield made
 
 
 @pytest.fixture
@@ -65,27 +46,33 @@ def blob_root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def storage(account: tuple[Azurite, IdentityPeer] | None, tmp_path: Path) -> AsyncIterator[Storage]:
+async def storage(azure: Azure | None, tmp_path: Path) -> AsyncIterator[Storage]:
     """Yield where the blobs of this test lie."""
-    if account is None:
-        yield Folders(tmp_path / "blobs")
-        return
-    async with account_of(*account) as made:
+    async with storage_of_test(azure, tmp_path / "blobs") as made:
         yield made
 
 
-if adapters.QUEUE is QueueKind.POSTGRES:
+@pytest.fixture
+def blobs(storage: Storage) -> BlobRepository:
+    """Return the blobs of this test."""
+    return storage.repository()
+
+
+if adapters.IS_SECOND_PASS:
 
     @pytest.fixture
-    def queue_side() -> None:
-        """Return nothing: the queue is the database's own."""
+    async def queue_side(azure: Azure, database: Database, pool: AsyncPool) -> AsyncIterator[BusSide]:
+        """Yield a broker with our queues, and the relays of an orchestrator."""
+        async with running_peer(azure.namespace(max_delivery_count=1000)) as peer:
+            settings = azure.queue_settings(database, peer)
+            async with bus_side(database, pool, peer, settings) as side:
+                for queue in sorted(KNOWN_QUEUES):
+                    side.start_relay(queue)
+                yield side
+        gc.collect()  # what a test leaves to it is that test's own
 
 else:
 
     @pytest.fixture
-    async def queue_side(database: Database, pool: AsyncPool) -> AsyncIterator[BusSide]:
-        """Yield a broker with our queues, and the relay of an orchestrator."""
-        async with running_peer(peer_settings(max_delivery_count=1000)) as peer, bus_side(database, pool, peer) as side:
-            for queue in sorted(KNOWN_QUEUES):
-                side.start_relay(queue)
-            yield side
+    def queue_side(azure: None) -> None:
+        """Return nothing: the queue is the database's own."""

@@ -53,9 +53,9 @@ def storage(root: Path) -> FolderBlobRepository:
 class World:
     """Versions in every situation, with their files, all of them as old as can be."""
 
-    def __init__(self, business: Business, database: Database) -> None:
-        storage(business.root)
-        self.business, self.database, self.root = business, database, business.root
+    def __init__(self, business: Business, database: Database, root: Path) -> None:
+        storage(root)
+        self.business, self.database, self.root = business, database, root
 
     async def files(self, accepted: SubmitAccepted) -> Path:
         """Write the file that a version names; return its path."""

@@ -5,7 +5,6 @@ import hashlib
 import itertools
 import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from core.b2b import SubmitAccepted
@@ -20,7 +19,6 @@ from core.status_view import PublicUrls
 from core.wire import TaskMessage, TaskResult, TaskStatus
 from edge.seal import Seal
 from repositories import pgstac
-from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import AsyncPool, transaction
 from services.approvals import ApprovalService
 from services.claims import ClaimService
@@ -32,6 +30,7 @@ from services.submit import SubmitService, UrlSources
 from services.uploads import UploadService
 from services.work import Connection
 from tests.support.engine import Engine, HandWorker, repository_operations, repository_workflows
+from tests.support.storage import Storage
 
 URLS = PublicUrls(gateway="https://gateway.test", serving="https://serving.test")
 SUBMITTER = Caller(subject="sue", roles=frozenset({Role.SUBMITTER}), platform_id="ddh")
@@ -94,16 +93,16 @@ class Business:
     """Every business service of one orchestrator."""
 
     pool: AsyncPool
-    root: Path
+    storage: Storage
     catalogue: WorkflowCatalogue = field(default_factory=repository_workflows)
     operations: OperationCatalogue = field(default_factory=repository_operations)
     engine: PublishingEngine = field(init=False)
     worker: HandWorker = field(init=False)
 
     def __post_init__(self) -> None:
-        self.engine = PublishingEngine(self.pool, self.catalogue)
+        self.blobs = self.storage.repository()
+        self.engine = PublishingEngine(self.pool, self.catalogue, blobs=self.blobs)
         self.worker = HandWorker(self.engine)
-        self.blobs = FolderBlobRepository(self.root)
         self.engine.claims = ClaimService(self.pool, self.engine.lease_seconds, SEAL)
         self.submits = SubmitService(
             self.pool,
@@ -125,9 +124,7 @@ class Business:
 
     def put(self, name: str, content: bytes, container: str = "bronze") -> None:
         """Put a blob where partners drop theirs."""
-        path = self.root / container / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        self.storage.put(f"{container}/{name}", content)
 
     async def submit(self, caller: Caller = SUBMITTER, key: str | None = None, **changes: Any) -> SubmitAccepted:
         """Submit."""

@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 from core.dag.catalogue import WorkflowCatalogue, load_folder
 from core.models.engine import Job
 from core.operations import OperationCatalogue, load_operations
+from core.ports import BlobRepository
 from core.wire import (
     Beat,
     Capacity,
@@ -72,6 +73,10 @@ def workflows_of(*texts: str) -> WorkflowCatalogue:
     return catalogue
 
 
+def _own_folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"geodag-test-{uuid.uuid4().hex}"
+
+
 @dataclass
 class Engine:
     """Everything that one orchestrator does in transactions, without its processes."""
@@ -82,12 +87,12 @@ class Engine:
     may_expire_leases: bool = True
     lease_seconds: float = 20.0
     ended: list[Job] = field(default_factory=list)
-    blob_root: Path = field(default_factory=lambda: Path(tempfile.gettempdir()) / f"geodag-test-{uuid.uuid4().hex}")
-    """Made when the first blob is written."""
+    blobs: BlobRepository = field(default_factory=lambda: FolderBlobRepository(_own_folder()))
+    """Where large values go; without any said, to a folder that is made when the first one comes."""
 
     def __post_init__(self) -> None:
         definitions = Definitions()
-        self.store = PayloadStore(FolderBlobRepository(self.blob_root))
+        self.store = PayloadStore(self.blobs)
         self.desk = PayloadDesk(self.store)
         self.advance_service = AdvanceService(
             PostgresTaskQueue(),

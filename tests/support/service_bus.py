@@ -94,9 +94,12 @@ class BusSide:
 
 
 @contextlib.asynccontextmanager
-async def bus_side(database: Database, pool: AsyncPool, peer: Peer) -> AsyncIterator[BusSide]:
-    """Yield one process's adapter."""
-    side = BusSide(database, pool, peer, ServiceBus.of(settings_of(database, peer.connection_string)))
+async def bus_side(
+    database: Database, pool: AsyncPool, peer: Peer, settings: QueueSettings | None = None
+) -> AsyncIterator[BusSide]:
+    """Yield one process's adapter; without settings it enters by the peer's key."""
+    settings = settings or settings_of(database, peer.connection_string)
+    side = BusSide(database, pool, peer, ServiceBus.of(settings))
     try:
         yield side
     finally:

@@ -13,16 +13,19 @@ from typing import Any
 
 import psycopg
 import uvicorn
+from numpy.typing import NDArray
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
-from pydantic import SecretStr
+from rasterio import Affine
 
 from core.models.business import ApprovalState, Clearance, Exposure, ProcessingState
 from repositories import pgstac, roles
 from serving.app import create_app
 from serving.settings import ServingSettings
 from tests.support.business import key_file
-from tests.support.databases import PASSWORDS, Database
+from tests.support.databases import Database
+from tests.support.rasters import write_cog
+from tests.support.storage import Storage
 from tests.support.waiting import wait_until
 
 COLLECTION = "ddh-elevation"
@@ -59,29 +62,36 @@ class ServingWorld:
 
     database: Database
     root: Path
+    storage: Storage
     port: int = 0
 
     def settings(self) -> ServingSettings:
         """Return settings of a process of this world."""
         keys = self.root / "api-keys.json"
         keys.write_text(key_file().model_dump_json())
+        reached: dict[str, Any] = self.storage.environment(self.database, roles.SERVING)
         return ServingSettings(
-            postgres_host=self.database.host,
-            postgres_port=self.database.port,
-            postgres_db=self.database.name,
-            postgres_user=roles.SERVING,
-            postgres_password=SecretStr(PASSWORDS[roles.SERVING]),
+            **{name.lower(): value for name, value in reached.items()},
             serving_port=self.port or 1,
             api_keys_file=keys,
-            blob_root=self.root / "blobs",
             public_serving_url=PUBLIC_URL,
         )
 
-    def blob(self, name: str) -> Path:
-        """Return where a blob of the zone silver lies, its folder made."""
-        path = self.root / "blobs" / "silver" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
+    def put(self, name: str, content: bytes) -> None:
+        """Put a blob into the zone silver."""
+        self.storage.put(f"silver/{name}", content)
+
+    def put_cog(self, name: str, bands: NDArray[Any], crs: str, transform: Affine, nodata: float | None = None) -> None:
+        """Put a COG into the zone silver."""
+        file = self.root / name
+        write_cog(file, bands, crs, transform, nodata)
+        self.put(name, file.read_bytes())
+
+    def stored(self, name: str) -> bytes:
+        """Return what a blob of the zone silver holds."""
+        content = self.storage.read(f"silver/{name}")
+        assert content is not None, name
+        return content
 
     def add_asset(
         self,

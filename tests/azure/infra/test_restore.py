@@ -24,6 +24,7 @@ from tests.support.ageing import leave
 from tests.support.business import Business
 from tests.support.databases import Database, Server
 from tests.support.gc_runs import collect, policy
+from tests.support.storage import Folders
 
 
 async def whole(database: Database, root: Path) -> list[Missing]:
@@ -38,7 +39,7 @@ async def test_a_backup_under_load_restores_into_a_consistent_platform(
     for zone in ("bronze", "silver", "external"):
         (root / zone).mkdir(parents=True)
     async with async_pool(database.conninfo(roles.ORCHESTRATOR), name="drill", min_size=1, max_size=4) as pool:
-        business = Business(pool, root)
+        business = Business(pool, Folders(root))
         published = await business.approved("ouo")
         row = await business.row(published)
         business.put(row["blob_path"].partition("/")[2], b"x" * row["blob_size_bytes"], "silver")
@@ -63,7 +64,7 @@ async def test_a_backup_under_load_restores_into_a_consistent_platform(
     assert kept == f"{database.name}_old"
     assert await whole(database, root) == []
     async with async_pool(database.conninfo(roles.ORCHESTRATOR), name="drill", min_size=1, max_size=4) as pool:
-        again = Business(pool, root)
+        again = Business(pool, Folders(root))
         versions = await again.engine.query("SELECT version_label FROM dagapp.asset_versions")
         assert versions == [{"version_label": "V1"}]
         jobs = await again.engine.query("SELECT job_id FROM dagapp.dag_jobs WHERE status NOT IN ('COMPLETED')")
@@ -83,7 +84,7 @@ async def test_a_backup_under_load_restores_into_a_consistent_platform(
 
 async def test_what_is_missing_beside_a_database_is_named(database: Database, tmp_path: Path) -> None:
     async with async_pool(database.conninfo(roles.ORCHESTRATOR), name="drill", min_size=1, max_size=4) as pool:
-        business = Business(pool, tmp_path)
+        business = Business(pool, Folders(tmp_path))
         published = await business.approved("ouo")
         row = await business.row(published)
     with psycopg.connect(database.admin) as admin:

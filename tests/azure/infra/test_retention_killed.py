@@ -12,6 +12,7 @@ from tests.support.ageing import World, leave, names
 from tests.support.business import Business
 from tests.support.databases import Database
 from tests.support.gc_runs import collect
+from tests.support.storage import Folders
 
 STEPS = (1, 15, 22, 29, 36, 43, 46, 49, 52, 55, 58, 61, 64, 68, 10_000)
 """Of a run; each run is killed before one of them, and goes on from where the one before came."""
@@ -28,8 +29,9 @@ INSERT INTO dagapp.dag_job_events (job_id, event_type, event_data, created_at)
 async def test_a_run_that_is_killed_anywhere_leaves_nothing_half_gone(
     pool: AsyncPool, tmp_path: Path, database: Database
 ) -> None:
-    business = Business(pool, tmp_path / "blobs")
-    world, root = World(business, database), tmp_path / "blobs"
+    business = Business(pool, Folders(tmp_path / "blobs"))
+    root = tmp_path / "blobs"
+    world = World(business, database, root)
     kept = []
     for number in range(2):
         published, deleted = await world.processed(), await world.processed()

@@ -24,6 +24,7 @@ from tests.peers.servicebus.messages import Envelope
 from tests.peers.servicebus.peer import Peer
 from tests.support.business import FOREIGNER, READER, SUBMITTER, Business, key_file, key_of, submit_body
 from tests.support.service_bus import JOBS_QUEUE, BusSide
+from tests.support.storage import Folders
 from tests.support.tokens import AUDIENCE, ISSUER, Provider, SigningKey, provider
 from tests.support.waiting import await_until
 
@@ -87,7 +88,7 @@ def key() -> SigningKey:
 @pytest.fixture
 async def door(side: BusSide, peer: Peer, pool: AsyncPool, tmp_path: Path, key: SigningKey) -> AsyncIterator[Door]:
     async with provider(key) as made:
-        door = Door(peer, Business(pool, tmp_path / "blobs"), made)
+        door = Door(peer, Business(pool, Folders(tmp_path / "blobs")), made)
         cache = JwksCache(made.url, clock=lambda: door.clock)
         identity = Identity(key_file(), Tokens(TokenPolicy(ISSUER, AUDIENCE, {"alice": "ddh"}), cache))
         readers = (side.bus.reader(JOBS_QUEUE), side.bus.reader(JOBS_QUEUE))

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from services.commands import Order
 from services.publish import StageNotStarted, on_job_ended
 from tests.support.business import SUBMITTER, Business
 from tests.support.engine import repository_workflows, workflows_of
+from tests.support.storage import Storage
 
 STEPS = ["validate_dataset", "process_raster", "create_stac_item"]
 ECHO = """
@@ -58,11 +58,11 @@ async def request_row(business: Business, accepted: SubmitAccepted) -> dict[str,
     return row
 
 
-def parallel(pool: AsyncPool, root: Path) -> Business:
+def parallel(pool: AsyncPool, storage: Storage) -> Business:
     catalogue = workflows_of(ECHO.format(id="echo_a"), ECHO.format(id="echo_b"))
     operations: OperationCatalogue = load_operations({"p.yaml": PARALLEL}, frozenset(catalogue.ids()))
     assert not operations.broken, operations.broken
-    return Business(pool, root, catalogue, operations)
+    return Business(pool, storage, catalogue, operations)
 
 
 async def allow(pool: AsyncPool, operation: str) -> None:
@@ -165,8 +165,8 @@ async def test_a_cancel_that_comes_between_two_steps_reaches_the_next_one(
     assert (view.state, calls) == ("cancelled", 2)
 
 
-async def test_jobs_that_end_at_the_same_moment_end_their_request_once(pool: AsyncPool, tmp_path: Path) -> None:
-    business = parallel(pool, tmp_path)
+async def test_jobs_that_end_at_the_same_moment_end_their_request_once(pool: AsyncPool, storage: Storage) -> None:
+    business = parallel(pool, storage)
     await allow(pool, "raster_parallel")
     for number in range(8):
         accepted = await business.submit(
@@ -180,8 +180,8 @@ async def test_jobs_that_end_at_the_same_moment_end_their_request_once(pool: Asy
         assert [one[0] for one in await business.audit(accepted)] == ["submitted", "processed"]
 
 
-async def test_of_parallel_jobs_a_failure_waits_for_the_others(pool: AsyncPool, tmp_path: Path) -> None:
-    business = parallel(pool, tmp_path)
+async def test_of_parallel_jobs_a_failure_waits_for_the_others(pool: AsyncPool, storage: Storage) -> None:
+    business = parallel(pool, storage)
     await allow(pool, "raster_parallel")
     accepted = await business.submit(workflow_id="raster_parallel")
     jobs = await business.jobs_of(accepted)
@@ -294,8 +294,8 @@ async def test_a_file_behind_a_url_is_fetched_by_the_first_step_and_the_next_rea
     assert process.input_params["source"].startswith(f"bronze/fetched/{accepted.asset_id}/0/r1/")
 
 
-async def test_of_a_stage_that_can_not_begin_whole_nothing_begins(pool: AsyncPool, tmp_path: Path) -> None:
-    business = parallel(pool, tmp_path)
+async def test_of_a_stage_that_can_not_begin_whole_nothing_begins(pool: AsyncPool, storage: Storage) -> None:
+    business = parallel(pool, storage)
     await allow(pool, "raster_parallel")
     accepted = await business.submit(workflow_id="raster_parallel")
     later = {"stages": [{"jobs": {"d": {"workflow": "echo_a", "inputs": {}}, "e": {"workflow": "gone", "inputs": {}}}}]}
@@ -314,9 +314,9 @@ async def test_of_a_stage_that_can_not_begin_whole_nothing_begins(pool: AsyncPoo
 
 
 async def test_an_operation_is_only_for_platforms_that_may_and_its_workflows_must_be_there(
-    pool: AsyncPool, tmp_path: Path
+    pool: AsyncPool, storage: Storage
 ) -> None:
-    business = Business(pool, tmp_path, repository_workflows())
+    business = Business(pool, storage, repository_workflows())
     async with transaction(pool) as conn:
         await conn.execute("UPDATE dagapp.platforms SET allowed_workflows = '[\"raster_ingest\"]'")
     with pytest.raises(GeodagError) as refused:

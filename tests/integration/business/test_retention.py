@@ -31,8 +31,8 @@ EMPTY = {
 
 
 @pytest.fixture
-def world(business: Business, database: Database) -> World:
-    return World(business, database)
+def world(business: Business, database: Database, blob_root: Path) -> World:
+    return World(business, database, blob_root)
 
 
 async def test_a_dry_run_says_what_goes_then_it_goes_and_a_second_run_finds_nothing(

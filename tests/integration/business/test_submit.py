@@ -1,7 +1,6 @@
 """Submit on a real database: all or nothing, ordered, and once per idempotency key."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from core.models.business import ProcessingState
 from repositories.database import AsyncPool, transaction
 from services.submit import SubmitService
 from tests.support.business import FOREIGNER, READER, REVIEWER, SUBMITTER, URLS, Business, fresh_refs, submit_body
+from tests.support.storage import Storage
 
 NOTHING = {"assets": 0, "versions": 0, "requests": 0, "jobs": 0, "audit": 0, "messages": 0}
 ONE = {"assets": 1, "versions": 1, "requests": 1, "jobs": 1, "audit": 1, "messages": 1}
@@ -64,8 +64,8 @@ async def test_the_job_gets_everything_the_ingest_needs(business: Business) -> N
     }
 
 
-async def test_a_workflow_that_is_not_loaded_leaves_nothing_of_the_submit(pool: AsyncPool, tmp_path: Path) -> None:
-    business = Business(pool, tmp_path / "blobs", WorkflowCatalogue({}))
+async def test_a_workflow_that_is_not_loaded_leaves_nothing_of_the_submit(pool: AsyncPool, storage: Storage) -> None:
+    business = Business(pool, storage, WorkflowCatalogue({}))
     assert await refusal(business) == ("NOT_FOUND", "workflow_id")
     assert await business.counts() == NOTHING
 
@@ -102,7 +102,7 @@ async def test_a_bad_submit_is_refused_and_leaves_nothing(
 
 async def test_the_same_key_and_body_get_the_same_answer_even_when_the_file_is_gone(business: Business) -> None:
     first = await business.submit(key="k1")
-    (business.root / "bronze/ddh/dem.tif").unlink()
+    business.storage.remove("bronze/ddh/dem.tif")
     assert await business.submit(key="k1") == first
     assert await business.submit(idempotency_key="k1") == first
     assert await business.counts() == ONE

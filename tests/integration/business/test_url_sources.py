@@ -116,8 +116,7 @@ async def test_a_check_of_a_url_reads_its_header_with_the_credential_and_copies_
 async def test_a_check_of_a_blob_reads_a_large_one_by_its_header(business: Business) -> None:
     small = await validation(business)
     assert (small.handler, small.params["header_only"]) == ("raster.validate", False)
-    with (business.root / "bronze" / "ddh" / "large.tif").open("wb") as file:
-        file.truncate(READ_WHOLE_BYTES + 1)
+    business.put("ddh/large.tif", bytes(READ_WHOLE_BYTES + 1))
     large = await validation(business, source={"container_name": "bronze", "blob_name": "ddh/large.tif"})
     assert large.params["header_only"] is True
     assert (large.params["source"], large.params["expected_size_bytes"]) == (

@@ -4,7 +4,6 @@ import hashlib
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -12,9 +11,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from core.errors import Classification, GeodagError
 from core.outgoing import OutgoingPolicy
-from core.ports import BlobRef
+from core.ports import BlobRef, BlobRepository
 from edge.fetching import SourceClient
-from repositories.blobs_folder import FolderBlobRepository
+from tests.support.storage import Storage
 
 COPY = BlobRef("bronze", "fetched/a/0/r1/task/dem.tif")
 LOCAL = OutgoingPolicy(allow_loopback=True)
@@ -72,21 +71,8 @@ async def host() -> AsyncIterator[Host]:
     await runner.cleanup()
 
 
-@pytest.fixture
-def blobs(tmp_path: Path) -> FolderBlobRepository:
-    return FolderBlobRepository(tmp_path)
-
-
-def copies(blobs: FolderBlobRepository) -> list[str]:
-    root = blobs.local_path(BlobRef("bronze", "x"))
-    assert root is not None
-    return [path.name for path in root.parent.rglob("*") if path.is_file()]
-
-
 @pytest.mark.parametrize("query", ["sig=ab%2Bcd%2Fef%3D", "sig=ab+cd/ef=", None])
-async def test_the_host_sees_the_credential_byte_for_byte(
-    host: Host, blobs: FolderBlobRepository, query: str | None
-) -> None:
+async def test_the_host_sees_the_credential_byte_for_byte(host: Host, blobs: BlobRepository, query: str | None) -> None:
     copy = await SourceClient(LOCAL, blobs, 1000).fetch(f"{host.url}/file", query, COPY)
     assert host.seen == ["/file" if query is None else f"/file?{query}"]
     assert (copy.size_bytes, copy.sha256, copy.etag) == (6, hashlib.sha256(b"pixels").hexdigest(), '"e1"')
@@ -94,7 +80,7 @@ async def test_the_host_sees_the_credential_byte_for_byte(
 
 
 async def test_redirects_are_followed_three_times_and_never_with_the_credential(
-    host: Host, blobs: FolderBlobRepository
+    host: Host, blobs: BlobRepository
 ) -> None:
     client = SourceClient(LOCAL, blobs, 1000)
     await client.fetch(f"{host.url}/hop-2", SECRET, COPY)
@@ -119,13 +105,13 @@ async def test_redirects_are_followed_three_times_and_never_with_the_credential(
     ],
 )
 async def test_what_is_not_delivered_leaves_nothing_and_says_nothing_of_the_credential(
-    host: Host, blobs: FolderBlobRepository, path: str, code: str, kind: Classification
+    host: Host, blobs: BlobRepository, storage: Storage, path: str, code: str, kind: Classification
 ) -> None:
     with pytest.raises(GeodagError) as refused:
         await SourceClient(LOCAL, blobs, 1000).fetch(f"{host.url}/{path}", SECRET, COPY)
     assert (refused.value.detail.code, refused.value.detail.classification) == (code, kind)
     assert "SECRET" not in refused.value.detail.model_dump_json() + repr(refused.value.__context__)
-    assert copies(blobs) == []
+    assert storage.paths() == set()
 
 
 class Rebinding(AbstractResolver):
@@ -145,7 +131,7 @@ class Rebinding(AbstractResolver):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.5", "169.254.169.254", "::1", "::ffff:10.0.0.1", "fd00::1"])
-async def test_a_name_that_leads_inside_is_not_connected_to(blobs: FolderBlobRepository, address: str) -> None:
+async def test_a_name_that_leads_inside_is_not_connected_to(blobs: BlobRepository, address: str) -> None:
     client = SourceClient(OutgoingPolicy(), blobs, 1000, Rebinding(address))
     with pytest.raises(GeodagError) as refused:
         await client.fetch("https://data.example.org/dem.tif", SECRET, COPY)
@@ -166,14 +152,16 @@ async def test_a_name_that_leads_inside_is_not_connected_to(blobs: FolderBlobRep
         "https://[::1",
     ],
 )
-async def test_a_redirect_that_leads_inside_is_not_followed(host: Host, blobs: FolderBlobRepository, to: str) -> None:
+async def test_a_redirect_that_leads_inside_is_not_followed(
+    host: Host, blobs: BlobRepository, storage: Storage, to: str
+) -> None:
     with pytest.raises(GeodagError) as refused:
         await SourceClient(LOCAL, blobs, 1000).fetch(f"{host.url}/to", f"to={to}", COPY)
     assert refused.value.detail.code == "SOURCE_URL_FORBIDDEN"
-    assert (len(host.seen), copies(blobs)) == (1, [])
+    assert (len(host.seen), storage.paths()) == (1, set())
 
 
-async def test_a_redirect_from_outside_to_a_name_that_is_rebound_is_refused_too(blobs: FolderBlobRepository) -> None:
+async def test_a_redirect_from_outside_to_a_name_that_is_rebound_is_refused_too(blobs: BlobRepository) -> None:
     resolver = Rebinding("127.0.0.1")
     with pytest.raises(GeodagError) as refused:
         await SourceClient(OutgoingPolicy(), blobs, 1000, resolver).fetch("https://rebound.example.org/a", None, COPY)

@@ -17,7 +17,6 @@ from function.app import build_gateway, create_app
 from function.contract.table import openapi
 from function.local_host import APP_FOLDER, LocalHost
 from function.settings import GatewaySettings
-from orchestrator.settings import OrchestratorSettings
 from repositories import roles
 from repositories.database import transaction
 from repositories.jobs import JobRepository
@@ -32,11 +31,13 @@ from tests.integration.orchestrator.conftest import (
     start,
     write_keys,
 )
+from tests.support.azure_side import Azure
 from tests.support.business import submit_body
 from tests.support.contract import Contract
 from tests.support.databases import PASSWORDS, Database
 from tests.support.doors import Door
 from tests.support.serving_http import serve
+from tests.support.storage import Storage, storage_of
 
 __all__ = ["keys_file", "settings", "start"]
 
@@ -62,7 +63,7 @@ class Platform:
     session: aiohttp.ClientSession
     gateway: str
     orchestrator: Door
-    blobs: Path
+    storage: Storage
 
     async def call(
         self,
@@ -88,9 +89,7 @@ class Platform:
 
     def put(self, name: str, content: bytes = b"pixels") -> None:
         """Put a file where ddh drops its own."""
-        path = self.blobs / "bronze" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        self.storage.put(f"bronze/{name}", content)
 
     async def submit(self, **changes: Any) -> Any:
         """Submit through the gateway and return what was accepted."""
@@ -149,34 +148,37 @@ def gateway_settings(database: Database, keys: Path, *orchestrators: str, role: 
 
 
 @asynccontextmanager
-async def front(database: Database, keys: Path, door: Door, blobs: Path) -> AsyncIterator[Platform]:
+async def front(database: Database, keys: Path, door: Door, storage: Storage) -> AsyncIterator[Platform]:
     """Run a gateway before an orchestrator; the first address of the gateway's list is dead."""
     gateway = build_gateway(gateway_settings(database, keys, CLOSED_PORT, door.base))
     host_json = json.loads((APP_FOLDER / "host.json").read_text())
     host = LocalHost(create_app(gateway), host_json, on_shutdown=gateway.close)
     async with serve(host) as base, aiohttp.ClientSession() as session:
-        yield Platform(session, base, door, blobs)
+        yield Platform(session, base, door, storage)
 
 
 @pytest.fixture
 async def platform(
     database: Database,
     keys_file: Path,
-    settings: OrchestratorSettings,
+    storage: Storage,
     start: StartOrchestrator,
 ) -> AsyncIterator[Platform]:
     """Return gateway and orchestrator of this test alone."""
-    async with start() as door, front(database, keys_file, door, settings.blob_root) as platform:
+    async with start() as door, front(database, keys_file, door, storage) as platform:
         yield platform
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def standing(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Platform]:
+async def standing(
+    azure: Azure | None, shared_database: Database, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Platform]:
     """Return a platform that tests share which ask for nothing but refusals."""
     folder = tmp_path_factory.mktemp("standing")
-    keys, blobs = write_keys(folder), folder / "blobs"
-    async with (
-        orchestrator(short_times(shared_database, keys, blobs)) as door,
-        front(shared_database, keys, door, blobs) as platform,
-    ):
-        yield platform
+    keys = write_keys(folder)
+    with storage_of(azure, folder / "blobs") as storage:
+        async with (
+            orchestrator(short_times(shared_database, keys, storage)) as door,
+            front(shared_database, keys, door, storage) as platform,
+        ):
+            yield platform

@@ -279,7 +279,7 @@ async def test_a_file_goes_through_its_upload_address(platform: Platform) -> Non
         assert answer.status == 405
     async with platform.session.put(url[:-2] + "xx", data=b"pixels") as answer:
         assert answer.status == 401
-    assert (platform.blobs / "bronze" / address["blob_name"]).read_bytes() == b"pixels"
+    assert platform.storage.read(f"bronze/{address['blob_name']}") == b"pixels"
     source = {"container_name": address["container_name"], "blob_name": address["blob_name"]}
     assert (await platform.submit(source=source))["version_ordinal"] == 0
 

@@ -18,10 +18,12 @@ from orchestrator.app import create_app
 from orchestrator.settings import OrchestratorSettings
 from repositories import roles
 from repositories.database import AsyncPool
-from tests.support.databases import PASSWORDS, Database
+from tests.support.azure_side import Azure
+from tests.support.databases import Database
 from tests.support.doors import KEYS, Door
 from tests.support.engine import WORKFLOWS, Engine
 from tests.support.serving_http import serve
+from tests.support.storage import Storage, storage_of
 from tests.support.waiting import await_until
 
 StartOrchestrator = Callable[..., AbstractAsyncContextManager[Door]]
@@ -49,14 +51,11 @@ def keys_file(tmp_path: Path) -> Path:
     return write_keys(tmp_path)
 
 
-def short_times(database: Database, keys_file: Path, blobs: Path) -> OrchestratorSettings:
+def short_times(database: Database, keys_file: Path, storage: Storage) -> OrchestratorSettings:
     """Return settings with short times."""
+    reached: dict[str, Any] = storage.environment(database, roles.ORCHESTRATOR)
     return OrchestratorSettings(
-        postgres_host=database.host,
-        postgres_port=database.port,
-        postgres_db=database.name,
-        postgres_user=roles.ORCHESTRATOR,
-        postgres_password=SecretStr(PASSWORDS[roles.ORCHESTRATOR]),
+        **{name.lower(): value for name, value in reached.items()},
         orchestrator_port=0,
         orchestrator_poll_interval=0.2,
         orchestrator_heartbeat_seconds=0.2,
@@ -64,7 +63,6 @@ def short_times(database: Database, keys_file: Path, blobs: Path) -> Orchestrato
         lease_seconds=20.0,
         api_keys_file=keys_file,
         workflows_dir=WORKFLOWS,
-        blob_root=blobs,
         upload_key=SecretStr("upload-key"),
         secrets_key=SecretStr(base64.b64encode(b"s" * 32).decode()),
         public_orchestrator_url="http://orchestrator.test",
@@ -74,9 +72,9 @@ def short_times(database: Database, keys_file: Path, blobs: Path) -> Orchestrato
 
 
 @pytest.fixture
-def settings(database: Database, keys_file: Path, tmp_path: Path) -> OrchestratorSettings:
+def settings(database: Database, keys_file: Path, storage: Storage) -> OrchestratorSettings:
     """Return settings of this test's orchestrators."""
-    return short_times(database, keys_file, tmp_path / "blobs")
+    return short_times(database, keys_file, storage)
 
 
 @contextlib.asynccontextmanager
@@ -101,11 +99,14 @@ def start(settings: OrchestratorSettings) -> StartOrchestrator:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def standing(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Door]:
+async def standing(
+    azure: Azure | None, shared_database: Database, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Door]:
     """Return an orchestrator that tests share which ask for nothing but refusals."""
     folder = tmp_path_factory.mktemp("standing")
-    async with orchestrator(short_times(shared_database, write_keys(folder), folder / "blobs")) as door:
-        yield door
+    with storage_of(azure, folder / "blobs") as storage:
+        async with orchestrator(short_times(shared_database, write_keys(folder), storage)) as door:
+            yield door
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from orchestrator.app import create_app
 from tests.integration.orchestrator.conftest import short_times, write_keys
 from tests.support.databases import Database
 from tests.support.doors import KEYS, Door
+from tests.support.storage import Folders
 
 OPEN = {("GET", "/livez"), ("GET", "/readyz")}
 SIGNED_ADDRESS = ("PUT", "/uploads/{token}")
@@ -29,7 +30,7 @@ def operations(app: Any) -> Iterator[tuple[str, str]]:
 def routes(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
     """Return (method, path) of everything that needs a credential."""
     folder = tmp_path_factory.mktemp("routes")
-    app = create_app(short_times(shared_database, write_keys(folder), folder))
+    app = create_app(short_times(shared_database, write_keys(folder), Folders(folder)))
     found = [one for one in operations(app) if one not in OPEN and one != SIGNED_ADDRESS]
     assert len(found) > 15
     return found

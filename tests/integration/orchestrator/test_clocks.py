@@ -15,8 +15,11 @@ from core.errors import AttemptFailure
 from core.identity import SERVICE_HEADER
 from core.wire import ClaimRequest, HeartbeatRequest, ReleaseRequest, ResultRequest
 from tests.integration.orchestrator.conftest import StartOrchestrator
+from tests.support.azure_side import Azure
 from tests.support.databases import Database
 from tests.support.engine import Engine
+from tests.support.service_bus import BusSide
+from tests.support.storage import Storage
 
 SKEWED = """
 import time
@@ -30,12 +33,19 @@ LEASE_SECONDS = 1.0
 
 @pytest.mark.parametrize("minutes", [10, -10])
 async def test_a_worker_with_a_wrong_clock_keeps_its_lease(
-    start: StartOrchestrator, database: Database, tmp_path: Path, minutes: int
+    start: StartOrchestrator,
+    database: Database,
+    storage: Storage,
+    azure: Azure | None,
+    queue_side: BusSide | None,
+    tmp_path: Path,
+    minutes: int,
 ) -> None:
     async with start(lease_seconds=LEASE_SECONDS) as door:
         environment = {
             "PATH": os.environ["PATH"],
-            **database.environment("geodag_worker"),
+            **storage.environment(database, "geodag_worker"),
+            **({} if azure is None or queue_side is None else azure.at(queue_side.peer)),
             "WORKER_QUEUE": "functionapp-tasks",
             "WORKER_TYPE": "light",
             "WORKER_STATE_DIR": str(tmp_path / "state"),
@@ -44,7 +54,6 @@ async def test_a_worker_with_a_wrong_clock_keeps_its_lease(
             "WORKER_HEARTBEAT_SECONDS": "0.3",
             "WORKER_SERVICE_KEY": "key-worker",
             "DAG_CALLBACK_URL": f"{door.base}/api/v1/callbacks",
-            "BLOB_ROOT": str(tmp_path / "blobs"),
         }
         code = SKEWED.format(seconds=minutes * 60)
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=environment)

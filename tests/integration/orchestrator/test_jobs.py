@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 
 from core.payloads import encode, task_prefix
-from orchestrator.settings import OrchestratorSettings
 from tests.integration.orchestrator.conftest import StartOrchestrator
 from tests.support.doors import WORKER, Door
 from tests.support.engine import Engine
+from tests.support.storage import Storage
 
 
 async def test_a_job_runs_through_http_and_the_waiter_is_told_at_once(door: Door) -> None:
@@ -98,15 +98,17 @@ async def test_large_values_are_shown_by_reference_and_streamed_to_operators(lar
 
 
 async def test_what_is_lost_is_an_error_and_what_is_damaged_never_comes_whole(
-    large_door: Door, settings: OrchestratorSettings
+    large_door: Door, storage: Storage
 ) -> None:
     job_id = await large_door.create("large", {"data": ROWS})
     await large_door.context.desk.settled()
-    path = settings.blob_root / "silver" / (await first_node(large_door, job_id))["input_ref"]["blob"]
-    path.write_bytes(path.read_bytes().replace(b"]", b" "))
+    path = f"silver/{(await first_node(large_door, job_id))['input_ref']['blob']}"
+    stored = storage.read(path)
+    assert stored is not None
+    storage.put(path, stored.replace(b"]", b" "))
     with pytest.raises(aiohttp.ClientPayloadError):
         await large_door.call("GET", f"/api/v1/jobs/{job_id}/nodes/first/input", caller="operator")
-    path.unlink()
+    storage.remove(path)
     status, problem = await large_door.call("GET", f"/api/v1/jobs/{job_id}/nodes/first/input", caller="operator")
     assert (status, problem["code"]) == (410, "PAYLOAD_MISSING")
 

@@ -17,6 +17,7 @@ import pytest
 from repositories import roles
 from tests.support.databases import Database
 from tests.support.engine import WORKFLOWS, Engine
+from tests.support.storage import Storage
 from tests.support.waiting import await_until
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -29,17 +30,16 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def environment(database: Database, keys_file: Path, tmp_path: Path) -> dict[str, str]:
+def environment(database: Database, keys_file: Path, storage: Storage) -> dict[str, str]:
     """Return everything that the process gets."""
     return {
         "PATH": os.environ["PATH"],
-        **database.environment(roles.ORCHESTRATOR),
+        **storage.environment(database, roles.ORCHESTRATOR),
         "ORCHESTRATOR_PORT": str(free_port()),
         "ORCHESTRATOR_HEARTBEAT_SECONDS": "0.3",
         "LOG_FORMAT": "text",
         "API_KEYS_FILE": str(keys_file),
         "WORKFLOWS_DIR": str(WORKFLOWS),
-        "BLOB_ROOT": str(tmp_path / "blobs"),
         "UPLOAD_KEY": "upload-key",
         "SECRETS_KEY": base64.b64encode(b"s" * 32).decode(),
         "PUBLIC_ORCHESTRATOR_URL": "http://orchestrator.test",

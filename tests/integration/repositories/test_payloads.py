@@ -7,8 +7,9 @@ import pytest
 
 from core.errors import Conflict, ParameterInvalid
 from core.payloads import PayloadLost, PayloadRef, decode, encode, ref_to, value_prefix
-from repositories.blobs_folder import FolderBlobRepository
+from core.ports import BlobRepository
 from repositories.payloads import PayloadStore
+from tests.support.storage import Storage
 
 VALUE = {"rows": ["ä" * 10, 2**70, 0.1, None] * 20_000}
 DATA = encode(VALUE, "value")
@@ -16,13 +17,8 @@ PREFIX = value_prefix("job1")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> PayloadStore:
-    return PayloadStore(FolderBlobRepository(tmp_path))
-
-
-@pytest.fixture
-def silver(tmp_path: Path) -> Path:
-    return tmp_path / "silver"
+def store(blobs: BlobRepository) -> PayloadStore:
+    return PayloadStore(blobs)
 
 
 async def parts_of(*parts: bytes) -> AsyncIterator[bytes]:
@@ -37,26 +33,26 @@ async def test_a_stored_value_comes_back_exactly(store: PayloadStore, tmp_path: 
     assert (await store.stage(ref, tmp_path)).read_bytes() == DATA
 
 
-async def test_the_same_value_is_stored_once(store: PayloadStore, silver: Path) -> None:
+async def test_the_same_value_is_stored_once(store: PayloadStore, storage: Storage, tmp_path: Path) -> None:
     assert await store.put(PREFIX, DATA) == await store.put(PREFIX, DATA)
-    source = silver / "copy"
+    source = tmp_path / "copy"
     source.write_bytes(DATA)
     assert await store.put_file(ref_to(PREFIX, DATA), source) == await store.put(PREFIX, DATA)
-    assert len(list((silver / PREFIX).iterdir())) == 1
+    assert len(storage.paths(f"silver/{PREFIX}")) == 1
 
 
-async def test_something_else_under_the_name_is_found_when_storing(store: PayloadStore, silver: Path) -> None:
+async def test_something_else_under_the_name_is_found_when_storing(store: PayloadStore, storage: Storage) -> None:
     ref = await store.put(PREFIX, DATA)
-    (silver / ref.blob).write_bytes(b"{}")
+    storage.put(f"silver/{ref.blob}", b"{}")
     with pytest.raises(PayloadLost) as caught:
         await store.put(PREFIX, DATA)
     assert caught.value.detail.code == "PAYLOAD_CORRUPT"
 
 
 @pytest.mark.parametrize("damage", [DATA[:-1], DATA + b" ", DATA.replace(b"0.1", b"0.2")])
-async def test_a_damaged_value_is_found_by_every_reader(store: PayloadStore, silver: Path, damage: bytes) -> None:
+async def test_a_damaged_value_is_found_by_every_reader(store: PayloadStore, storage: Storage, damage: bytes) -> None:
     ref = await store.put(PREFIX, DATA)
-    (silver / ref.blob).write_bytes(damage)
+    storage.put(f"silver/{ref.blob}", damage)
     for read in (store.get(ref), store.check(ref)):
         with pytest.raises(PayloadLost) as caught:
             await read
@@ -65,10 +61,10 @@ async def test_a_damaged_value_is_found_by_every_reader(store: PayloadStore, sil
         decode(ref, damage)
 
 
-async def test_a_missing_value_is_found_by_every_reader(store: PayloadStore, silver: Path) -> None:
+async def test_a_missing_value_is_found_by_every_reader(store: PayloadStore, storage: Storage, tmp_path: Path) -> None:
     ref = await store.put(PREFIX, DATA)
-    (silver / ref.blob).unlink()
-    for read in (store.get(ref), store.check(ref), store.stage(ref, silver)):
+    storage.remove(f"silver/{ref.blob}")
+    for read in (store.get(ref), store.check(ref), store.stage(ref, tmp_path)):
         with pytest.raises(PayloadLost) as caught:
             await read
         assert caught.value.detail.code == "PAYLOAD_MISSING"
@@ -92,14 +88,14 @@ async def test_lines_come_one_by_one_however_the_parts_fall(store: PayloadStore)
     assert [line async for line in store.lines(ended)] == [b"a", b"b"]
 
 
-async def test_all_values_of_a_job_go_together(store: PayloadStore, silver: Path) -> None:
+async def test_all_values_of_a_job_go_together(store: PayloadStore, storage: Storage) -> None:
     await store.put(PREFIX, DATA)
     await store.put("payloads/job1/job1_a_0/", b"{}")
     kept = await store.put(value_prefix("job10"), DATA)
     assert set(await store.jobs()) == {"job1", "job10"}
     assert await store.remove("job1") == 2
     await store.check(kept)
-    assert [path.name for path in (silver / "payloads").iterdir()] == ["job10"]
+    assert all(path.startswith("silver/payloads/job10/") for path in storage.paths())
 
 
 def test_a_reference_names_only_stored_values() -> None:

@@ -1,18 +1,18 @@
 """Fixtures of the engine's services."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
+from core.ports import BlobRepository
 from repositories.database import AsyncPool
 from tests.support.engine import Engine, HandWorker
 
 
 @pytest.fixture
-async def engine(pool: AsyncPool, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(pool: AsyncPool, blobs: BlobRepository) -> AsyncIterator[Engine]:
     """Return the engine's services over a fresh database."""
-    engine = Engine(pool, blob_root=tmp_path / "blobs")
+    engine = Engine(pool, blobs=blobs)
     yield engine
     await engine.desk.close()
 

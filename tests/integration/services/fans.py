@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 from core.errors import Classification, ErrorDetail
+from core.ports import BlobRepository
 from core.wire import ItemOutcome, TaskMessage, TaskResult, TaskStatus
 from repositories.database import AsyncPool
 from services.work import pipelined
@@ -46,9 +46,11 @@ class Fans:
     seen: set[str] = field(default_factory=set)
 
     @classmethod
-    async def start(cls, pool: AsyncPool, blobs: Path, items: Sequence[Any], fan_out: str = "batch_size: 1") -> Self:
+    async def start(
+        cls, pool: AsyncPool, blobs: BlobRepository, items: Sequence[Any], fan_out: str = "batch_size: 1"
+    ) -> Self:
         """Create the job."""
-        fans = cls(Engine(pool, workflows_of(FAN_OUT.format(fan_out=fan_out)), blob_root=blobs))
+        fans = cls(Engine(pool, workflows_of(FAN_OUT.format(fan_out=fan_out)), blobs=blobs))
         jobs = fans.engine.jobs
         order = await jobs.order(workflow_id="fans", inputs={"items": list(items)})
         async with pipelined(pool) as conn:

@@ -2,11 +2,11 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from core.payloads import PayloadRef, decode
+from core.ports import BlobRepository
 from core.wire import Beat, Release, ResultDisposition
 from repositories.database import AsyncPool
 from tests.integration.services.fans import Fans, bad, failed, good, of_items
@@ -16,9 +16,9 @@ Start = Callable[..., Awaitable[Fans]]
 
 
 @pytest.fixture
-def start(pool: AsyncPool, tmp_path: Path) -> Start:
+def start(pool: AsyncPool, blobs: BlobRepository) -> Start:
     """Return how a job with a fan-out is created: items, then lines of its definition."""
-    return partial(Fans.start, pool, tmp_path / "blobs")
+    return partial(Fans.start, pool, blobs)
 
 
 async def test_a_job_with_a_fan_out_runs_to_its_end_with_results_in_item_order(start: Start) -> None:
@@ -167,7 +167,7 @@ async def test_another_instance_goes_on_where_the_first_one_stopped(start: Start
     first, second = await fans.fresh()
     await fans.worker.run(first)
     engine = fans.engine
-    fans.engine = Engine(engine.pool, engine.catalogue, owner_id="owner-2", blob_root=engine.blob_root)
+    fans.engine = Engine(engine.pool, engine.catalogue, owner_id="owner-2", blobs=engine.blobs)
     other = HandWorker(fans.engine, worker_id="worker-2")
     await other.run(second)
     await fans.finish()

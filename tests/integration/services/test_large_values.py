@@ -14,7 +14,7 @@ from core.errors import ParameterInvalid, StorageUnavailable
 from core.ids import digest
 from core.models.engine import Job
 from core.payloads import LIMIT_BYTES, PayloadRef, decode, encode, task_prefix
-from core.ports import BlobRef
+from core.ports import BlobRef, BlobRepository
 from core.wire import TaskMessage, TaskResult, TaskStatus
 from repositories.blobs_folder import FolderBlobRepository
 from repositories.database import AsyncPool
@@ -24,6 +24,7 @@ from services.payload_desk import MakerDied
 from services.payload_upkeep import PayloadUpkeep
 from services.work import pipelined
 from tests.support.engine import Engine, HandWorker, workflows_of
+from tests.support.storage import Storage
 from tests.support.waiting import await_until
 
 WORKFLOW = """
@@ -64,19 +65,10 @@ LARGE_OUTPUTS = WORKFLOW.replace("workflow_id: large", "workflow_id: large_outpu
 
 
 @pytest.fixture
-async def engine(pool: AsyncPool, tmp_path: Path) -> AsyncIterator[Engine]:
-    engine = Engine(pool, workflows_of(WORKFLOW, LARGE_OUTPUTS, CHOOSING), blob_root=tmp_path / "blobs")
+async def engine(pool: AsyncPool, blobs: BlobRepository) -> AsyncIterator[Engine]:
+    engine = Engine(pool, workflows_of(WORKFLOW, LARGE_OUTPUTS, CHOOSING), blobs=blobs)
     yield engine
     await engine.desk.close()
-
-
-@pytest.fixture
-def silver(engine: Engine) -> Path:
-    return engine.blob_root / "silver"
-
-
-def blobs_below(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 async def create(engine: Engine, inputs: dict[str, Any], workflow_id: str = "large") -> Job:
@@ -120,18 +112,18 @@ async def test_params_of_300_kilobytes_travel_by_reference_and_rows_stay_small(e
         assert row["size"] < 10_000, table
 
 
-async def test_inputs_are_checked_before_anything_is_stored(engine: Engine, silver: Path) -> None:
+async def test_inputs_are_checked_before_anything_is_stored(engine: Engine, storage: Storage) -> None:
     with pytest.raises(ParameterInvalid) as caught:
         await engine.jobs.order(workflow_id="large", inputs={"data": ["x" * 100_000]})
     assert caught.value.detail.field == "inputs.data"
-    assert not blobs_below(silver)
+    assert not storage.paths()
 
 
-async def test_small_inputs_stay_in_the_row(engine: Engine, silver: Path) -> None:
+async def test_small_inputs_stay_in_the_row(engine: Engine, storage: Storage) -> None:
     job = await create(engine, {"data": {"x": 1}})
     assert (job.input_params, job.input_refs) == ({"data": {"x": 1}}, None)
     assert (await engine.message(job.job_id)).params == {"data": {"x": 1}}
-    assert not blobs_below(silver)
+    assert not storage.paths()
 
 
 async def test_a_large_output_is_read_for_the_node_that_wants_it(engine: Engine, worker: HandWorker) -> None:
@@ -222,7 +214,7 @@ async def test_a_message_that_is_sent_again_has_the_same_reference(engine: Engin
 @pytest.mark.parametrize("large", [False, True], ids=["read in a thread", "read in a process"])
 @pytest.mark.parametrize(("code", "damage"), [("PAYLOAD_MISSING", None), ("PAYLOAD_CORRUPT", b"{}")])
 async def test_a_lost_output_fails_the_node_that_reads_it(
-    engine: Engine, worker: HandWorker, silver: Path, code: str, damage: bytes | None, large: bool
+    engine: Engine, worker: HandWorker, storage: Storage, code: str, damage: bytes | None, large: bool
 ) -> None:
     job = await create(engine, {})
     message = await engine.message(job.job_id)
@@ -230,9 +222,9 @@ async def test_a_lost_output_fails_the_node_that_reads_it(
     data = encode({"rows": ROWS * (5 if large else 1)}, "output")
     ref = await engine.store.put(task_prefix(job.job_id, message.task_id), data)
     if damage is None:
-        (silver / ref.blob).unlink()
+        storage.remove(f"silver/{ref.blob}")
     else:
-        (silver / ref.blob).write_bytes(damage)
+        storage.put(f"silver/{ref.blob}", damage)
     result = TaskResult(task_id=message.task_id, token=message.token, status=TaskStatus.COMPLETED, output_ref=ref)
     await worker.report(result)
     await engine.desk.settled()
@@ -289,11 +281,11 @@ class Flaky(FolderBlobRepository):
 
 
 async def test_an_outage_of_the_storage_delays_and_fails_nothing(
-    engine: Engine, worker: HandWorker, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, worker: HandWorker, blob_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(payload_desk, "STORAGE_PAUSES", (0.0, 0.0))
     job = await create(engine, {})
-    engine.desk.store = PayloadStore(Flaky(engine.blob_root, failures=7))
+    engine.desk.store = PayloadStore(Flaky(blob_root, failures=7))
     await report_large(engine, worker, await engine.message(job.job_id), {"rows": ROWS})
     await engine.desk.settled()
     waiting = await node(engine, job.job_id, "second")
@@ -319,10 +311,10 @@ class Stuck(FolderBlobRepository):
         return await super().read(ref, max_bytes)
 
 
-async def test_no_transaction_waits_for_the_storage(engine: Engine, worker: HandWorker) -> None:
+async def test_no_transaction_waits_for_the_storage(engine: Engine, worker: HandWorker, blob_root: Path) -> None:
     job = await create(engine, {})
     message = await engine.message(job.job_id)
-    engine.desk.store = PayloadStore(stuck := Stuck(engine.blob_root))
+    engine.desk.store = PayloadStore(stuck := Stuck(blob_root))
     await report_large(engine, worker, message, {"rows": ROWS})
     await stuck.asked.wait()
     (row,) = await engine.query(
@@ -437,11 +429,13 @@ async def test_megabytes_and_many_items_do_not_grow_this_process(engine: Engine)
     assert grown < 5_000_000, grown
 
 
-async def test_values_of_jobs_that_are_gone_or_never_came_are_removed_after_a_day(engine: Engine) -> None:
+async def test_values_of_jobs_that_are_gone_or_never_came_are_removed_after_a_day(
+    engine: Engine, blob_root: Path
+) -> None:
     kept = (await create(engine, {"data": {"x": "y" * 100_000}})).job_id
     for job_id in ("young", "old"):
         await engine.store.put(f"payloads/{job_id}/values/", encode("x", "x"))
     for job_id in (kept, "old"):
-        os.utime(engine.blob_root / "silver/payloads" / job_id, (0, 0))
+        os.utime(blob_root / "silver/payloads" / job_id, (0, 0))
     assert await PayloadUpkeep(engine.pool, engine.store).remove_orphans() == 1
     assert set(await engine.store.jobs()) == {kept, "young"}

@@ -204,7 +204,7 @@ def test_a_vector_has_no_pixels_and_no_file_here(world: ServingWorld) -> None:
 
 def test_no_door_shows_a_stored_value_of_a_job(world: ServingWorld) -> None:
     asset_id = f"f{'0' * 31}"
-    world.blob("payloads/job/values/x.json").write_text("{}")
+    world.put("payloads/job/values/x.json", b"{}")
     world.add_asset(asset_id, {0: VersionSeed(blob_path="silver/payloads/job/values/x.json")})
     statuses = {door: world.get(path.format(asset=asset_id)).status for door, path in DOORS.items() if door != "stac"}
     assert set(statuses.values()) == {404}

@@ -20,7 +20,6 @@ from tests.support.rasters import (
     read_png,
     tile_of,
     warped_tile,
-    write_cog,
 )
 from tests.support.serving_world import PUBLIC_URL, ServingWorld, VersionSeed
 
@@ -74,8 +73,8 @@ def test_a_tile_in_web_mercator_is_the_array_itself(world: ServingWorld) -> None
     west, north = -half + x * size, half - y * size
     classes = np.random.default_rng(1).integers(1, 4, (1, 256, 256), dtype="uint8")
     classes[0, :10, :20] = 0
-    write_cog(
-        world.blob("classes.tif"),
+    world.put_cog(
+        "classes.tif",
         classes,
         "EPSG:3857",
         from_bounds(west, north - size, west + size, north, 256, 256),
@@ -168,7 +167,7 @@ def test_rasters_over_poles_and_the_antimeridian_are_served(
 ) -> None:
     asset_id = f"{abs(hash((crs, bounds))):032x}"[-32:]
     name = f"{asset_id}.tif"
-    write_cog(world.blob(name), np.full((1, 300, 300), 7, "int16"), crs, from_bounds(*bounds, 300, 300), None)
+    world.put_cog(name, np.full((1, 300, 300), 7, "int16"), crs, from_bounds(*bounds, 300, 300), None)
     world.add_asset(asset_id, {0: VersionSeed(blob_path=f"silver/{name}")})
     drawn = 0
     for z in range(4):
@@ -196,7 +195,7 @@ def test_without_a_rendering_a_raster_still_shows_something(world: ServingWorld)
 
 def test_three_bands_are_drawn_in_the_order_of_the_rendering(world: ServingWorld) -> None:
     bands = np.stack([np.full((64, 64), value, "uint8") for value in (10, 20, 30)])
-    write_cog(world.blob("rgb.tif"), bands, "EPSG:3857", from_bounds(0, 0, 64_000, 64_000, 64, 64))
+    world.put_cog("rgb.tif", bands, "EPSG:3857", from_bounds(0, 0, 64_000, 64_000, 64, 64))
     asset_id = "3" * 32
     render = {"bidx": [3, 2, 1], "rescale": None}
     world.add_asset(asset_id, {0: VersionSeed(blob_path="silver/rgb.tif", render=render)})
@@ -225,7 +224,7 @@ def test_the_tilejson_leads_to_the_tiles_it_describes(world: ServingWorld, dem: 
 
 
 def test_a_download_is_the_stored_file_whole_and_by_ranges(world: ServingWorld, dem: str) -> None:
-    stored = world.blob("dem.tif").read_bytes()
+    stored = world.stored("dem.tif")
     whole = world.get(f"/download/{dem}")
     assert whole.body == stored
     assert whole.headers["accept-ranges"] == "bytes"
@@ -250,19 +249,19 @@ def test_a_range_that_cannot_be_is_the_callers_error(world: ServingWorld, dem: s
     assert refused.headers["cache-control"] == "private, no-store"
     told = json.loads(refused.body)
     assert (told["status"], told["field"], told["value"], told["user_fixable"]) == (status, "Range", wanted, True)
-    size = world.blob("dem.tif").stat().st_size
+    size = len(world.stored("dem.tif"))
     assert refused.headers.get("content-range") == (f"bytes */{size}" if status == 416 else None)
 
 
 def test_a_range_in_an_unknown_unit_is_ignored(world: ServingWorld, dem: str) -> None:
     whole = world.get(f"/download/{dem}", Range="rows=0-9")
-    assert (whole.status, whole.body) == (200, world.blob("dem.tif").read_bytes())
+    assert (whole.status, whole.body) == (200, world.stored("dem.tif"))
 
 
 def test_head_tells_the_size_without_the_body(world: ServingWorld, dem: str) -> None:
     answer = world.get(f"/download/{dem}", method="HEAD")
     assert (answer.status, answer.body) == (200, b"")
-    assert int(answer.headers["content-length"]) == world.blob("dem.tif").stat().st_size
+    assert int(answer.headers["content-length"]) == len(world.stored("dem.tif"))
 
 
 @pytest.mark.parametrize("path", [SOME_TILE, "/tiles/{}/tilejson.json", "/stac/{}", "/download/{}"])
@@ -294,7 +293,7 @@ def test_a_version_whose_file_is_gone_says_so_without_telling_where_it_was(world
 
 def test_a_broken_file_is_our_error_with_an_id_for_the_log(world: ServingWorld) -> None:
     asset_id = "6" * 32
-    world.blob("broken.tif").write_bytes(b"II*\x00" + b"\xff" * 100)
+    world.put("broken.tif", b"II*\x00" + b"\xff" * 100)
     world.add_asset(asset_id, {0: VersionSeed(blob_path="silver/broken.tif")})
     answer = world.get(f"/preview/{asset_id}.png")
     assert (answer.status, answer.json()["code"]) == (503, "STORAGE_UNAVAILABLE")

@@ -15,23 +15,23 @@ from cli.stack.cluster import free_port
 from repositories import roles
 from tests.support.business import key_file
 from tests.support.databases import Database
+from tests.support.storage import Storage
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def environment(database: Database, tmp_path: Path) -> dict[str, str]:
+def environment(database: Database, storage: Storage, tmp_path: Path) -> dict[str, str]:
     """Return the environment of a serving process."""
-    (tmp_path / "blobs").mkdir()
+    storage.put("silver/one", b"a zone")
     keys = tmp_path / "keys.json"
     keys.write_text(key_file().model_dump_json())
     return {
         "PATH": os.environ["PATH"],
-        **database.environment(roles.SERVING),
+        **storage.environment(database, roles.SERVING),
         "SERVING_PORT": str(free_port()),
         "API_KEYS_FILE": str(keys),
-        "BLOB_ROOT": str(tmp_path / "blobs"),
         "PUBLIC_SERVING_URL": "http://127.0.0.1",
     }
 

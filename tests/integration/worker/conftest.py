@@ -11,7 +11,6 @@ from core.handlers_catalog import LIGHT_QUEUE
 from core.identity import SERVICE_HEADER
 from core.ids import digest
 from core.payloads import PayloadRef
-from core.ports import BlobRepository
 from core.wire import (
     ClaimAnswer,
     ClaimOutcome,
@@ -32,6 +31,8 @@ from core.wire import (
     TaskResult,
 )
 from messaging.postgres import PostgresTaskQueue
+from repositories import roles
+from tests.support.azure_side import Azure
 from tests.support.databases import Database
 from tests.support.service_bus import BusSide
 from tests.support.storage import Storage
@@ -281,18 +282,18 @@ def dispatch(orchestrator: Orchestrator, conn: AsyncConnection[Any], queue_side:
 
 
 @pytest.fixture
-def blobs(storage: Storage) -> BlobRepository:
-    return storage.repository()
-
-
-@pytest.fixture
 def worker_environment(
-    database: Database, orchestrator: Orchestrator, tmp_path: Path, storage: Storage, queue_side: BusSide | None
+    database: Database,
+    orchestrator: Orchestrator,
+    tmp_path: Path,
+    storage: Storage,
+    azure: Azure | None,
+    queue_side: BusSide | None,
 ) -> dict[str, str]:
     """Return the settings of a light worker that beats often."""
-    queue = {} if queue_side is None else {"SERVICE_BUS_CONNECTION_STRING": queue_side.peer.connection_string}
+    queue = {} if azure is None or queue_side is None else azure.at(queue_side.peer)
     return {
-        **database.environment("geodag_worker"),
+        **storage.environment(database, roles.WORKER),
         "WORKER_QUEUE": LIGHT_QUEUE,
         "WORKER_TYPE": "light",
         "WORKER_STATE_DIR": str(tmp_path / "state"),
@@ -303,7 +304,6 @@ def worker_environment(
         "WORKER_SERVICE_KEY": SERVICE_KEY,
         "DAG_CALLBACK_URL": orchestrator.url,
         "LOG_FORMAT": "text",
-        **storage.settings(),
         **queue,
     }
 

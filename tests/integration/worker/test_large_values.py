@@ -17,6 +17,7 @@ from repositories.blobs_folder import FolderBlobRepository
 from repositories.payloads import PayloadStore
 from tests.integration.worker.conftest import Dispatcher
 from tests.integration.worker.running import running
+from tests.support.storage import Storage
 
 pytestmark = pytest.mark.usefixtures("environment")
 
@@ -34,7 +35,7 @@ async def dispatch_large(
     """Store params as an orchestrator does and dispatch their reference."""
     ref = await store.put(value_prefix(task_id.split("_")[0]), encode(params, "params"))
     dispatch.orchestrator.digests[task_id] = digest(params)
-    await dispatch(task_id, handler, params_ref=ref)
+    await dispatch(task_id, handler, params_ref=ref, timeout_seconds=120)  # 20 MB on a machine that has other work
     return ref
 
 
@@ -47,7 +48,7 @@ async def test_params_and_output_of_20_megabytes_go_through_a_subprocess_by_refe
 ) -> None:
     async with running():
         ref = await dispatch_large(dispatch, store, "job_a_0", "chunk_processor", {"items": ITEMS})
-        result = await dispatch.result("job_a_0", 60)
+        result = await dispatch.result("job_a_0", 120)
         log_bytes = size_of(f"{environment['WORKER_STATE_DIR']}/results.log")
     assert ref.size_bytes > 19_000_000
     assert (result.status, result.output) == (TaskStatus.COMPLETED, None)
@@ -72,11 +73,11 @@ async def test_an_inline_handler_sees_large_params_as_if_they_had_been_in_the_me
 
 @pytest.mark.parametrize(("code", "damage"), [("PAYLOAD_MISSING", None), ("PAYLOAD_CORRUPT", b"{}")])
 async def test_lost_params_fail_the_task_for_good_and_name_the_blob(
-    dispatch: Dispatcher, store: PayloadStore, blob_root: Path, code: str, damage: bytes | None
+    dispatch: Dispatcher, store: PayloadStore, storage: Storage, code: str, damage: bytes | None
 ) -> None:
     ref = await store.put(value_prefix("job"), encode({"x": "y" * 100_000}, "params"))
-    path = blob_root / "silver" / ref.blob
-    path.unlink() if damage is None else path.write_bytes(damage)
+    path = f"silver/{ref.blob}"
+    storage.remove(path) if damage is None else storage.put(path, damage)
     async with running():
         await dispatch("job_a_0", "echo", params_ref=ref)
         error = error_of(await dispatch.result("job_a_0"))
@@ -150,9 +151,9 @@ async def test_a_storage_that_stays_away_fails_the_task_transiently_in_its_time(
 async def test_an_output_beyond_the_largest_value_is_refused_with_the_way_out(
     dispatch: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(payloads, "MAX_BYTES", 200_000)
+    monkeypatch.setattr(payloads, "MAX_BYTES", 100_000)
     async with running():
-        await dispatch("job_a_0", "echo", {"x": "y" * 300_000})
+        await dispatch("job_a_0", "echo", {"x": "y" * 150_000})
         error = error_of(await dispatch.result("job_a_0"))
     assert (error.code, error.field) == ("VALUE_TOO_LARGE", "output")
     assert "file" in error.remediation

@@ -14,6 +14,7 @@ import pytest
 import rasterio
 from rasterio.crs import CRS
 from rasterio.errors import NotGeoreferencedWarning
+from rasterio.io import MemoryFile
 from rasterio.transform import from_origin
 
 from core.handlers_catalog import HEAVY_QUEUE
@@ -27,6 +28,7 @@ from tests.integration.worker.running import running
 from tests.support.gribs import field
 from tests.support.range_host import range_host
 from tests.support.raster_cases import everything
+from tests.support.storage import Storage
 
 HEIGHT = np.add.outer(np.arange(300, dtype="float32"), np.arange(400, dtype="float32"))
 
@@ -48,7 +50,7 @@ def output(result: TaskResult) -> dict[str, Any]:
 
 
 async def test_a_raster_is_validated_and_becomes_a_cog_in_the_jail(
-    dispatch: Dispatcher, source: str, environment: dict[str, str], blob_root: Path
+    dispatch: Dispatcher, source: str, environment: dict[str, str], storage: Storage
 ) -> None:
     async with running():
         await dispatch("job_validate_0", "raster.validate", {"source": source}, timeout_seconds=60)
@@ -60,7 +62,9 @@ async def test_a_raster_is_validated_and_becomes_a_cog_in_the_jail(
     cog = output(result)
     assert cog["blob_path"].startswith("silver/asset/0/r1/job_cog_0/")
     assert result.peak_rss_bytes is not None
-    with rasterio.open(blob_root / cog["blob_path"]) as stored:
+    content = storage.read(cog["blob_path"])
+    assert content is not None
+    with MemoryFile(content) as file, file.open() as stored:
         assert np.array_equal(stored.read(1), HEIGHT)
         assert stored.crs.to_epsg() == 32631
 
@@ -132,10 +136,10 @@ async def test_a_worker_without_a_client_inspects_nothing(dispatch: Dispatcher, 
 
 
 async def test_a_tile_that_is_there_and_whole_is_not_made_again(
-    dispatch: Dispatcher, source: str, environment: dict[str, str], blob_root: Path
+    dispatch: Dispatcher, source: str, environment: dict[str, str], storage: Storage
 ) -> None:
     """Tiles of one raster, twice; then one is damaged; then they are put together from what lies in the storage."""
-    prefix, blobs = "silver/asset/0/r1", blob_root
+    prefix = "silver/asset/0/r1"
     async with running():
         await dispatch("job_validate_0", "raster.validate", {"source": source}, timeout_seconds=60)
         common = {"source": source, "raster": output(await dispatch.result("job_validate_0", 60))["raster"]}
@@ -146,8 +150,9 @@ async def test_a_tile_that_is_there_and_whole_is_not_made_again(
     async with running(worker_queue=HEAVY_QUEUE, worker_type="heavy"):
         for attempt in range(4):
             if attempt == 2:
-                stored = blobs / made[0]["blob_path"]
-                stored.write_bytes(stored.read_bytes()[:-1] + b"x")
+                stored = storage.read(made[0]["blob_path"])
+                assert stored is not None
+                storage.put(made[0]["blob_path"], stored[:-1] + b"x")
             name = f"job_tile_{attempt}"
             await dispatch(name, "raster.process_tile", tile, queue=HEAVY_QUEUE, timeout_seconds=60)
             made.append(output(await dispatch.result(name, 60)))
@@ -178,10 +183,11 @@ class Remote(FolderBlobRepository):
 
 
 async def test_sidecars_of_a_blob_come_to_the_jail_from_wherever_blobs_are(
-    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path, blob_root: Path
+    dispatch: Dispatcher, environment: dict[str, str], tmp_path: Path, blobs: BlobRepository
 ) -> None:
     """World file and .prj give the place; what is not named after the raster stays where it is."""
-    blobs = Remote(blob_root)
+    if isinstance(blobs, FolderBlobRepository):
+        blobs = Remote(tmp_path / "blobs")
     plain = {"driver": "GTiff", "width": 400, "height": 300, "count": 1, "dtype": "float32"}
     with (
         warnings.catch_warnings(action="ignore", category=NotGeoreferencedWarning),
