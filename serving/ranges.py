@@ -59,12 +59,16 @@ class RangedBlob(Response):
             first, last = found.groups()
             start = int(first) if first else max(0, size - int(last or 0))
             end = min(size, int(last) + 1) if first and last else size
-            if start >= end or not (first or last):
-                refused = problem(_refused(wanted), scope["path"], HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+            if not (first or last) or (first and last and int(last) < int(first)):
+                return await _refusal(wanted, HTTPStatus.BAD_REQUEST, scope)(scope, receive, send)
+            if start >= end:
+                refused = _refusal(wanted, HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, scope)
                 refused.headers["Content-Range"] = f"bytes */{size}"
                 return await refused(scope, receive, send)
             self.status_code = 206
             self.headers["content-range"] = f"bytes {start}-{end - 1}/{size}"
+        elif wanted.lower().startswith("bytes=") and "," not in wanted:
+            return await _refusal(wanted, HTTPStatus.BAD_REQUEST, scope)(scope, receive, send)
         self.headers["content-length"] = str(end - start)
         if scope["method"] == "HEAD":
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -73,8 +77,9 @@ class RangedBlob(Response):
         return await StreamingResponse(body, self.status_code, dict(self.headers))(scope, receive, send)
 
 
-def _refused(wanted: str) -> ErrorDetail:
-    return ErrorDetail(code=_CODES[416], field="Range", value=wanted[:100], message=_SAID, user_fixable=True)
+def _refusal(wanted: str, status: HTTPStatus, scope: Scope) -> Response:
+    detail = ErrorDetail(code=_CODES[status], field="Range", value=wanted[:100], message=_SAID, user_fixable=True)
+    return problem(detail, scope["path"], status)
 
 
 class RangedFile(FileResponse):
@@ -96,9 +101,7 @@ class RangedFile(FileResponse):
 
         await super().__call__(scope, receive, pass_on)
         if refused is not None:
-            code = _CODES[refused["status"]]
-            detail = ErrorDetail(code=code, field="Range", value=wanted[:100], message=_SAID, user_fixable=True)
-            response = problem(detail, scope["path"], HTTPStatus(refused["status"]))
+            response = _refusal(wanted, HTTPStatus(refused["status"]), scope)
             if (size := Headers(raw=refused["headers"]).get("content-range")) is not None:
                 response.headers["Content-Range"] = size
             await response(scope, receive, send)

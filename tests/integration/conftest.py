@@ -17,16 +17,20 @@ from tests.support.service_bus import BusSide, bus_side
 from tests.support.storage import Storage, storage_of_test
 
 HERE = Path(__file__).parent
+OF_SDK = (
+    "ignore::pytest.PytestUnraisableExceptionWarning",  # sockets of connections that broke are left to the collector
+    "ignore:Sending a large body directly:ResourceWarning",  # of aiohttp about one part of up to 4 MiB
+)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep what this pass is about; let the SDK leave the sockets of broken connections to the garbage collector."""
+    """Keep what this pass is about; let the SDK do what it does."""
     mine = [item for item in items if item.path.is_relative_to(HERE)]
     kept = set(adapters.select(config, mine))
     items[:] = [item for item in items if item in kept or item not in set(mine)]
     if adapters.IS_SECOND_PASS:
         for item in kept:
-            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+            item.add_marker(pytest.mark.filterwarnings(*OF_SDK))
 
 
 @pytest.fixture(scope="session")

@@ -81,7 +81,11 @@ def test_without_its_database_it_lives_is_not_ready_and_says_503(environment: di
             {"BLOB_COLOUR": "blue", "SERVING_COLOUR": "red", "SERVING_PORT": "many"},
             ["BLOB_COLOUR", "SERVING_COLOUR", "SERVING_PORT"],
         ),
-        ({"BLOB_ROOT": "", "BLOB_URL": "https://b"}, ["exactly one of BLOB_ROOT, AZURE_STORAGE_ACCOUNT_NAME"]),
+        pytest.param(
+            {"BLOB_ROOT": "", "BLOB_URL": "https://b"},
+            ["exactly one of BLOB_ROOT, AZURE_STORAGE_ACCOUNT_NAME"],
+            marks=pytest.mark.embedded,
+        ),
         ({"API_KEYS_FILE": "/nowhere/keys.json"}, ["/nowhere/keys.json"]),
     ],
 )
