@@ -25,6 +25,7 @@ from tests.support.business import Business
 from tests.support.databases import Database, Server
 from tests.support.gc_runs import collect, policy
 from tests.support.storage import Folders
+from tests.support.waiting import await_until
 
 
 async def whole(database: Database, root: Path) -> list[Missing]:
@@ -49,7 +50,13 @@ async def test_a_backup_under_load_restores_into_a_consistent_platform(
             while True:
                 await business.engine.create("echo_test", {"message": "load"})
 
+        async def loaded() -> bool:
+            return bool(
+                await business.engine.query("SELECT job_id FROM dagapp.dag_jobs WHERE workflow_id = 'echo_test'")
+            )
+
         running = asyncio.create_task(load())
+        await await_until(loaded, "the load has begun")
         await asyncio.to_thread(backups.backup, server.cluster, dump, database.name)
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
