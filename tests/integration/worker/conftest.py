@@ -249,7 +249,7 @@ class Dispatcher:
         await self._conn.commit()
         return {row[0]: row[1] for row in rows}
 
-    async def result(self, task_id: str, timeout_seconds: float = 20) -> TaskResult:
+    async def result(self, task_id: str, timeout_seconds: float = 60) -> TaskResult:
         """Wait for a task's result."""
 
         async def arrived() -> TaskResult | None:
@@ -273,7 +273,7 @@ class Dispatcher:
         async def holds() -> Any:
             return condition()
 
-        return await await_until(holds, what, 15)
+        return await await_until(holds, what, 60)
 
 
 @pytest.fixture
