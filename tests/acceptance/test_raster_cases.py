@@ -22,8 +22,8 @@ from tests.support.raster_cases.verdicts import judge
 
 EACH_KIND = [name for name in everything.names() if "." not in name]
 """The case of each kind; others of its kind run through the handlers in tests/integration/handlers."""
-SECOND_PASS = 20
-ALONE = EACH_KIND if BLOBS is BlobsKind.FOLDERS else EACH_KIND[:: -(-len(EACH_KIND) // SECOND_PASS)]
+COUNT = len(EACH_KIND) if BLOBS is BlobsKind.FOLDERS else 20
+ALONE = [EACH_KIND[number * len(EACH_KIND) // COUNT] for number in range(COUNT)]
 """Where another storage holds the files, some of all parts of the list: the rules are the same there."""
 FOLDER = os.environ.get("RASTER_CASES")
 FOREIGN = {f"manifest-{case.id}": case for case in (read_manifest(Path(FOLDER)) if FOLDER else ())}
