@@ -108,8 +108,8 @@ async def test_what_is_lost_is_an_error_and_what_is_damaged_never_comes_whole(
     assert stored is not None
     storage.put(path, stored.replace(b"]", b" "))
     with contextlib.suppress(aiohttp.ClientPayloadError):  # what comes in one part is known before the first byte
-        status, _ = await large_door.call("GET", f"/api/v1/jobs/{job_id}/nodes/first/input", caller="operator")
-        assert status == 500
+        status, problem = await large_door.call("GET", f"/api/v1/jobs/{job_id}/nodes/first/input", caller="operator")
+        assert (status, problem["code"]) == (410, "PAYLOAD_CORRUPT")
     storage.remove(path)
     status, problem = await large_door.call("GET", f"/api/v1/jobs/{job_id}/nodes/first/input", caller="operator")
     assert (status, problem["code"]) == (410, "PAYLOAD_MISSING")
