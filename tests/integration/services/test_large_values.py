@@ -407,8 +407,12 @@ def _rss() -> int:
     return psutil.Process().memory_info().rss
 
 
+@pytest.mark.embedded
 async def test_megabytes_and_many_items_do_not_grow_this_process(engine: Engine) -> None:
-    """Numbers, the worst case: parsed, each takes several times its text."""
+    """Numbers, the worst case: parsed, each takes several times its text.
+
+    A far storage has parts on their way, which come on top: tests/acceptance/test_large_values.py bounds those.
+    """
     output = {"numbers": [number + 0.5 for number in range(800_000)]}
     data = encode(output, "output")
     output.clear()
