@@ -17,7 +17,7 @@ from repositories.settings import PREFIXES, SHARED_NAMES, DatabaseSettings
 from tests.acceptance.platform import Platform, http
 from tests.acceptance.verdicts import check_applied_once
 from tests.azure.upgrade.builds import module_file
-from tests.azure.upgrade.clients import Crowd
+from tests.azure.upgrade.clients import JOB_SECONDS, Crowd
 from tests.azure.upgrade.doors import GRACE_SECONDS, TwoDoors
 from tests.support.waiting import wait_until
 
@@ -53,7 +53,8 @@ def test_a_rolling_upgrade_under_load_loses_and_doubles_nothing(
         before = len(crowd.created)
         with doors.beside() if name == "gateway" else ExitStack():
             stack.replace(name, GRACE_SECONDS)
-        wait_until(lambda: crowd.check() and len(crowd.created) > before, f"work goes on beside the new {name}", 60)
+        goes_on = f"work goes on beside the new {name}"
+        wait_until(lambda: crowd.check() and len(crowd.created) > before, goes_on, JOB_SECONDS)
 
     with Crowd(platform, doors.url, "upgrade") as crowd:
         published = look_at_one(platform, crowd, 0)
@@ -86,12 +87,12 @@ def test_whoever_is_killed_in_the_middle_of_leaving_loses_and_doubles_nothing(
     with Crowd(platform, doors.url, "leaving", jobs=6) as crowd, doors.beside():
         wait_until(lambda: crowd.check() and len(crowd.created) > 12, "everybody is busy", 60)
         leave_and_be_killed(platform, {"worker-light-1": 0.05, "orchestrator-1": 0.02})
-        wait_until(lambda: crowd.check() and busy(platform, "worker-heavy-1"), "the heavy worker is busy", 60)
+        wait_until(lambda: crowd.check() and busy(platform, "worker-heavy-1"), "the heavy worker is busy", JOB_SECONDS)
         leave_and_be_killed(
             platform, {"worker-light-2": 0.15, "worker-heavy-1": 0.1, "orchestrator-2": 0.3, "gateway": 0.02}
         )
         done = len(crowd.submitted)
-        wait_until(lambda: crowd.check() and len(crowd.submitted) > done, "a raster goes through", 60)
+        wait_until(lambda: crowd.check() and len(crowd.submitted) > done, "a raster goes through", JOB_SECONDS)
     crowd.check()
     print(f"killed: {len(crowd.created)} jobs, {len(crowd.submitted)} rasters, tried again: {crowd.troubles}")
     check_all_ended(platform, crowd)
@@ -162,7 +163,7 @@ def migrate(platform: Platform) -> None:
 
 def look_at_one(platform: Platform, crowd: Crowd, known: int) -> dict[str, bytes]:
     """Publish the next raster that comes through; return what serving shows of it."""
-    wait_until(lambda: crowd.check() and len(crowd.submitted) > known, "a raster went through", 90)
+    wait_until(lambda: crowd.check() and len(crowd.submitted) > known, "a raster went through", JOB_SECONDS)
     answer = http(
         "GET",
         f"{platform.gateway}/api/platform/status/{crowd.submitted[known]}",
@@ -178,7 +179,7 @@ def look_at_one(platform: Platform, crowd: Crowd, known: int) -> dict[str, bytes
 
 def check_all_ended(platform: Platform, crowd: Crowd) -> None:
     """Check that every job came to its end, well, and that fan-outs have a result for each item."""
-    wait_until(lambda: platform.value(UNFINISHED) == 0, "every job ended", 60, every=0.2)
+    wait_until(lambda: platform.value(UNFINISHED) == 0, "every job ended", JOB_SECONDS, every=0.2)
     jobs = platform.rows("SELECT job_id, workflow_id, status, error, outputs FROM dagapp.dag_jobs")
     assert set(crowd.created) <= {job["job_id"] for job in jobs}
     failed = [job for job in jobs if job["status"] != "COMPLETED"]
@@ -188,7 +189,7 @@ def check_all_ended(platform: Platform, crowd: Crowd) -> None:
     assert fanned
     assert all(job["outputs"]["count"] == counts[job["workflow_id"]] for job in fanned)
     left = "SELECT count(*) FROM dagqueue.messages"
-    wait_until(lambda: platform.value(left) == 0, "no message left", 90, every=0.5)
+    wait_until(lambda: platform.value(left) == 0, "no message left", JOB_SECONDS, every=0.5)
 
 
 def running_builds(platform: Platform) -> set[str]:
