@@ -121,7 +121,8 @@ def _leave_and_be_killed(platform: Platform, name: str, depth_seconds: float) ->
         os.kill(pid, signal.SIGSTOP)
     if frozen := stack.pid(name) == pid:
         time.sleep(max(0.0, asked + GRACE_SECONDS - time.monotonic()))
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     wait_until(lambda: stack.pid(name) not in {None, pid}, f"{name} started again", 30)
     return frozen
 
