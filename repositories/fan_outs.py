@@ -99,11 +99,8 @@ class FanOutRepository:
             ([job for job, _ in wanted], [node for _, node in wanted]),
         )
 
-    async def waiting(self, job_ids: Iterable[str], *, due: bool) -> Pending[NodeState]:
-        """Return the children of these jobs that wait for a time, or only those whose time has come.
-
-        The time stands in a bound of its own, so that the index of those that wait is the one to take.
-        """
+    async def waiting(self, job_ids: Iterable[str], until: datetime | None) -> Pending[NodeState]:
+        """Return the children of these jobs that wait for a time not after `until`, or for any."""
         return await send(
             self._conn,
             row_of(NodeState),
@@ -114,9 +111,9 @@ class FanOutRepository:
                 slot_key
             FROM dagapp.dag_node_states
             WHERE job_id = ANY(%s) AND parent_node_id IS NOT NULL AND not_before IS NOT NULL
-                AND not_before <= (SELECT CASE WHEN %s THEN dagapp.clock() ELSE 'infinity' END)
+                AND not_before <= coalesce(%s::timestamptz, 'infinity')
             """,
-            (list(job_ids), due),
+            (list(job_ids), until),
         )
 
     async def lined_up(self, job_ids: Iterable[str]) -> Pending[NodeState]:
@@ -136,7 +133,7 @@ class FanOutRepository:
             (list(job_ids),),
         )
 
-    async def last_attempts(self, job_ids: Iterable[str], *, due: bool) -> Pending[Attempt]:
+    async def last_attempts(self, job_ids: Iterable[str], until: datetime | None) -> Pending[Attempt]:
         """Return the attempts after which those children wait; they have ended, so nobody changes them."""
         return await send(
             self._conn,
@@ -149,9 +146,9 @@ class FanOutRepository:
             FROM dagapp.dag_attempts WHERE task_id = ANY(ARRAY(
                 SELECT task_id FROM dagapp.dag_node_states
                 WHERE job_id = ANY(%s) AND parent_node_id IS NOT NULL AND not_before IS NOT NULL
-                    AND not_before <= (SELECT CASE WHEN %s THEN dagapp.clock() ELSE 'infinity' END)))
+                    AND not_before <= coalesce(%s::timestamptz, 'infinity')))
             """,
-            (list(job_ids), due),
+            (list(job_ids), until),
         )
 
     async def finished(self, job_id: str, node_id: str, max_bytes: int) -> Pending[NodeState]:
@@ -186,25 +183,37 @@ class FanOutRepository:
             )
             return await cursor.fetchall()
 
-    async def next_timers(self, keys: Iterable[tuple[str, str]]) -> Pending[Timer]:
-        """Return the next timer that is not due of each fan-out: of its live attempts and its waiting children."""
+    async def next_timers(self, keys: Iterable[tuple[str, str]], now: datetime, read: Iterable[str]) -> Pending[Timer]:
+        """Return the next timer of each fan-out among what an evaluation does not see.
+
+        That is: of its live attempts but for those that were read, and of its children that wait beyond `now`. An
+        attempt whose time has come since those were read counts too, or nobody would ever look at it.
+        """
         wanted = list(keys)
         return await send(
             self._conn,
             class_row(Timer),
             """
             SELECT w.job_id, w.node_id, least(
-                (SELECT min(timer) FROM dagapp.dag_attempts AS a CROSS JOIN LATERAL unnest(ARRAY[
-                    a.redispatch_at, a.queue_expires_at, a.lease_expires_at,
-                    a.leased_at + make_interval(secs => a.timeout_seconds)]) AS timer
+                (SELECT min(CASE a.state
+                    WHEN 'queued' THEN least(a.redispatch_at, a.queue_expires_at)
+                    WHEN 'leased' THEN least(
+                        a.lease_expires_at, a.leased_at + make_interval(secs => a.timeout_seconds))
+                    END)
+                 FROM dagapp.dag_attempts AS a
                  WHERE a.job_id = w.job_id AND a.state IN ('queued', 'parked', 'leased') AND a.child
-                    AND split_part(a.node_id, '__', 1) = w.node_id AND timer > dagapp.clock()),
+                    AND split_part(a.node_id, '__', 1) = w.node_id AND a.task_id <> ALL(%(read)s::varchar[])),
                 (SELECT min(n.not_before) FROM dagapp.dag_node_states AS n
-                 WHERE n.job_id = w.job_id AND n.parent_node_id IS NOT NULL AND n.not_before IS NOT NULL
-                    AND split_part(n.node_id, '__', 1) = w.node_id AND n.not_before > dagapp.clock())) AS at
-            FROM unnest(%s::text[], %s::text[]) AS w(job_id, node_id)
+                 WHERE n.job_id = w.job_id AND n.parent_node_id IS NOT NULL AND n.not_before > %(now)s
+                    AND split_part(n.node_id, '__', 1) = w.node_id)) AS at
+            FROM unnest(%(jobs)s::text[], %(nodes)s::text[]) AS w(job_id, node_id)
             """,
-            ([job for job, _ in wanted], [node for _, node in wanted]),
+            {
+                "jobs": [job for job, _ in wanted],
+                "nodes": [node for _, node in wanted],
+                "now": now,
+                "read": list(read),
+            },
         )
 
     async def items(self, wanted: Iterable[tuple[str, str, int, int]]) -> Pending[Items]:

@@ -104,16 +104,17 @@ def _newest(attempts: Iterable[Attempt], nodes: Mapping[str, NodeState], reporte
 async def lock_jobs(
     conn: Connection, job_ids: Iterable[str], task_ids: Iterable[str] = (), scope: Scope = EVERYTHING_DUE
 ) -> Locked:
-    """Lock jobs (never waiting), then attempts, then read nodes, inbox and clock; in pipeline mode one round trip.
+    """Lock jobs (never waiting), read the inbox, lock attempts, read nodes and clock; in pipeline mode one round trip.
 
-    Jobs with fan-outs cost one more.
+    Others fill the inbox meanwhile. It is read before the attempts, so that each of its results finds its own: one
+    without would pass for late, and be set aside. Jobs with fan-outs cost one round trip more.
     """
     wanted = list(job_ids)
     jobs = await JobRepository(conn).lock(wanted)
     fan_outs = await FanOutRepository(conn).of_jobs(wanted)
+    inbox = await ResultRepository(conn).inbox(wanted, MAX_RESULTS)
     attempts = await AttemptRepository(conn).lock_of_jobs(wanted, task_ids, scope.whole, look=scope.look)
     nodes = await NodeRepository(conn).of_jobs(wanted)
-    inbox = await ResultRepository(conn).inbox(wanted, MAX_RESULTS)
     slots = await SlotRepository(conn).of_jobs(wanted)
     sent = await CommandRepository(conn).moment(wanted)
     rows = await jobs.rows(), await attempts.rows(), await nodes.rows(), await inbox.rows(), await slots.rows()

@@ -76,8 +76,9 @@ async def load_fan_outs(
     touched |= {(one.job_id, one.node_id) for one in slots if one.node_id and parent_of(one.node_id)}
     if not mine:
         return {}
-    asked = await _Request.send(conn, jobs, mine, touched, now, scope)
-    return await asked.answer(mine, {one.task_id for one in locked}, scope.whole)
+    read = {one.task_id for one in locked}
+    asked = await _Request.send(conn, jobs, mine, touched, read, now, scope)
+    return await asked.answer(mine, read, scope.whole)
 
 
 @dataclass(slots=True)
@@ -97,10 +98,13 @@ class _Request:
         jobs: Mapping[str, Job],
         rows: Sequence[FanOut],
         touched: Collection[Key],
+        read: Collection[str],
         now: datetime,
         scope: Scope,
     ) -> "_Request":
-        """Ask for what is needed and for nothing else."""
+        """Ask for what is needed and for nothing else, all of it as of `now`: what one statement leaves out because its
+        time has not come, another has to find.
+        """
         repository, asked = FanOutRepository(conn), cls()
         open_rows = [row for row in rows if row.state in {"running", "stopping"}]
         due = [row for row in open_rows if row.wake_at is not None and row.wake_at <= now]
@@ -108,15 +112,15 @@ class _Request:
             asked.children.append(await repository.children(touched))
         whole = {row.job_id for row in open_rows if row.job_id in scope.whole}
         if whole:
-            asked.children.append(await repository.waiting(whole, due=False))
-            asked.attempts.append(await repository.last_attempts(whole, due=False))
+            asked.children.append(await repository.waiting(whole, None))
+            asked.attempts.append(await repository.last_attempts(whole, None))
             asked.children.append(await repository.lined_up(whole))
         waiting = {row.job_id for row in (open_rows if scope.look else due)} - whole
         if waiting:
-            asked.children.append(await repository.waiting(waiting, due=True))
-            asked.attempts.append(await repository.last_attempts(waiting, due=True))
+            asked.children.append(await repository.waiting(waiting, now))
+            asked.attempts.append(await repository.last_attempts(waiting, now))
         if due:
-            asked.timers = await repository.next_timers((row.job_id, row.node_id) for row in due)
+            asked.timers = await repository.next_timers([(row.job_id, row.node_id) for row in due], now, read)
         count = _touched_of(touched)
         if wanted := [_items_of(row, count) for row in open_rows if _has_room(row, count, jobs[row.job_id])]:
             asked.items = await repository.items(wanted)

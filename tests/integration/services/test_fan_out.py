@@ -1,8 +1,10 @@
 """Fan-outs through the services on a real database."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import psycopg
 import pytest
 
 from core.payloads import PayloadRef, decode
@@ -10,9 +12,29 @@ from core.ports import BlobRepository
 from core.wire import Beat, Release, ResultDisposition
 from repositories.database import AsyncPool
 from tests.integration.services.fans import Fans, bad, failed, good, of_items
+from tests.support.databases import Database
 from tests.support.engine import Engine, HandWorker
+from tests.support.waiting import await_until
 
 Start = Callable[..., Awaitable[Fans]]
+RESTLESS = """
+CREATE SEQUENCE public.looks;
+GRANT USAGE ON SEQUENCE public.looks TO PUBLIC;
+CREATE OR REPLACE FUNCTION dagapp.clock() RETURNS timestamptz LANGUAGE plpgsql STABLE AS
+$$ BEGIN RETURN '2030-01-01Z'::timestamptz + nextval('public.looks') * interval '50 ms'; END $$;
+"""
+"""A clock that goes on by 50 ms whenever it is looked at."""
+OVERSLEPT = """
+SELECT j.wake_at, t.node_id, t.timer FROM dagapp.dag_jobs AS j CROSS JOIN LATERAL (
+    SELECT node_id, not_before AS timer FROM dagapp.dag_node_states WHERE job_id = j.job_id AND status = 'WAITING'
+    UNION ALL
+    SELECT node_id, redispatch_at FROM dagapp.dag_attempts WHERE job_id = j.job_id AND state = 'queued'
+) AS t
+WHERE j.job_id = %s AND t.timer IS NOT NULL AND j.wake_at > greatest(t.timer, j.updated_at + interval '1 second')
+"""
+"""What nobody looks at when its time comes, a second after the last look at the latest."""
+WAITS_FOR_A_LOCK = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+SENT_AGAIN = "SELECT task_id FROM dagapp.dag_attempts WHERE dispatch_no > 1"
 
 
 @pytest.fixture
@@ -307,4 +329,40 @@ async def test_a_pause_switch_of_the_queue_holds_the_window(start: Start) -> Non
     assert await fans.fresh() == []
     await fans.engine.pause("queue:functionapp-tasks", on=False)
     await fans.finish()
+    assert await fans.status() == "COMPLETED"
+
+
+async def test_no_timer_is_lost_between_two_statements_of_one_evaluation(start: Start, database: Database) -> None:
+    """Time goes on between them: what comes due there was left out by the one and by the other."""
+    with psycopg.connect(database.admin, autocommit=True) as admin:
+        admin.execute(RESTLESS)
+    fans = await start(range(40))
+    messages = await fans.fresh()
+    await fans.worker.claim(*messages[:20])
+    for message in messages[:20]:
+        await fans.worker.report(failed(message, transient=True))
+    tried_again: set[str] = set()
+    while len(tried_again) < 20 or not await fans.engine.query(SENT_AGAIN):
+        await fans.advance()
+        assert await fans.engine.query(OVERSLEPT, fans.job_id) == []
+        tried_again |= {message.node_id for message in await fans.fresh() if message.attempt == 1}
+
+
+async def test_a_result_that_comes_while_its_job_is_read_is_applied(start: Start, database: Database) -> None:
+    """It was stored after attempts had been read and before the inbox was, and set aside as one of no child."""
+    fans = await start([1, 2])
+    first, second = await fans.fresh()
+    await fans.worker.claim(first, second)
+    await fans.engine.lapse(first.task_id)
+    async with await psycopg.AsyncConnection.connect(database.admin) as holder:
+        await holder.execute("SELECT FROM dagapp.dag_attempts WHERE task_id = %s FOR UPDATE", (first.task_id,))
+        look = asyncio.create_task(fans.advance())
+        await await_until(lambda: fans.engine.query(WAITS_FOR_A_LOCK), "the look waits amid its reading")
+        (answer,) = await fans.worker.complete(second)
+    assert answer.disposition is ResultDisposition.APPLIED
+    await look
+    await fans.advance()
+    assert (await fans.children())["many__1"] == "COMPLETED"
+    (again,) = await fans.fresh()
+    await fans.worker.run(again)
     assert await fans.status() == "COMPLETED"
