@@ -291,6 +291,17 @@ def ways_out(version: VersionState, caller: Caller, platform_id: str) -> tuple[s
     return open_to(actions, caller, platform_id, version.submitted_by)
 
 
+def purged(version_ordinal: int) -> InvalidTransition:
+    """Return why nothing can begin with a version whose files were removed."""
+    return InvalidTransition(
+        f"version {version_ordinal} was deleted long ago and its files are gone",
+        code="VERSION_PURGED",
+        field="version_ordinal",
+        value=version_ordinal,
+        remediation="Submit it again as the next version.",
+    )
+
+
 def check_command(command: Command, version: VersionState, caller: Caller, platform_id: str) -> Role:
     """Return the role in which a caller may order a command for a version, or raise why it may not happen.
 
@@ -302,13 +313,7 @@ def check_command(command: Command, version: VersionState, caller: Caller, platf
     role = acting_role(command, caller, platform_id)
     approval, processing = version.approval_state, version.processing_state
     if version.purged:
-        raise InvalidTransition(
-            f"{version} was deleted long ago and its files are gone; {command} has nothing to begin with",
-            code="VERSION_PURGED",
-            field="version_ordinal",
-            value=version.version_ordinal,
-            remediation="Submit it again as the next version.",
-        )
+        raise purged(version.version_ordinal)
     if not is_open(command, approval, processing, deleted=version.deleted):
         gone = " and deleted" if version.deleted else ""
         raise InvalidTransition(

@@ -1,7 +1,6 @@
 """Whether a database is whole beside its blobs, as after a restore: what it names and what is not there."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,10 +11,10 @@ from psycopg.rows import class_row
 from core.errors import DataError
 from core.ports import BlobRef, BlobRepository
 from repositories import migrate
+from repositories.tile_lists import TileListInvalid, read_tiles
 
 Connection = AsyncConnection[Any]
 AT_A_TIME: Final = 16
-MAX_LIST_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +64,10 @@ async def _absent(blobs: BlobRepository, named: Sequence[Named]) -> list[Missing
 
 async def _absent_tiles(blobs: BlobRepository, one: Named) -> list[Missing]:
     try:
-        tiles = json.loads(await blobs.read(BlobRef.parse(one.path), MAX_LIST_BYTES))["tiles"]
-        named = [Named(one.whose, str(tile["blob_path"]), tile["size_bytes"]) for tile in tiles]
-    except (ValueError, LookupError, TypeError):
+        tiles = await read_tiles(blobs, one.path)
+    except TileListInvalid:
         return [Missing("blob", one.path, f"{one.whose}: not a list of tiles")]
-    return await _absent(blobs, named)
+    return await _absent(blobs, [Named(one.whose, tile["blob_path"], tile["size_bytes"]) for tile in tiles])
 
 
 async def _schema(conn: Connection) -> list[Missing]:

@@ -5,7 +5,6 @@ the two is a file without a row, which the next run finds. What is to go is look
 goes, so that whoever came meanwhile is seen.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,10 +13,10 @@ from typing import Final
 
 from core.errors import DataError, GeodagError
 from core.leftovers import NOTES, Folder, Kind, Known, folder_of, joined, named_tasks, ownerless
-from core.ports import BlobRef, BlobRepository
+from core.ports import BlobRepository
 from repositories.expiry import Expiry
+from repositories.tile_lists import read_tiles
 
-MAX_LIST_BYTES: Final = 64 << 20
 VALUES_DAYS: Final = 1
 """As the hourly upkeep: inputs are stored before their job is created."""
 CHUNK: Final = 500
@@ -141,9 +140,8 @@ class Leftovers:
     async def _listed(self, tiles_path: str, folders: Sequence[Folder]) -> Collection[str]:
         """Return the tasks whose files a list of tiles names; of a list that cannot be read, all of them."""
         try:
-            tiles = json.loads(await self._blobs.read(BlobRef.parse(tiles_path), MAX_LIST_BYTES))["tiles"]
-            return named_tasks(str(tile["blob_path"]) for tile in tiles)
-        except (DataError, ValueError, LookupError, TypeError):
+            return named_tasks(tile["blob_path"] for tile in await read_tiles(self._blobs, tiles_path))
+        except DataError:
             return frozenset(one.task_id for one in folders)
 
     async def _uploads(self, folders: Sequence[Folder], gone: Gone, now: datetime) -> list[Folder]:

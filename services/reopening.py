@@ -36,12 +36,7 @@ async def refuse_approved(conn: Connection, job: Job) -> ErrorDetail | None:
     request_id = await _request_of(conn, job)
     version = None if request_id is None else await AssetRepository(conn).lock_requested_version(request_id)
     if version is not None and version.purged:
-        return ErrorDetail(
-            code="VERSION_PURGED",
-            message=f"version {version.version_ordinal} of asset {version.asset_id} was deleted and its files are gone",
-            value=version.version_ordinal,
-            remediation="Submit a new version.",
-        )
+        return lifecycle.purged(version.version_ordinal).detail
     if version is None or version.approval_state not in REVIEWED:
         return None
     return ErrorDetail(

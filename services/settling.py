@@ -3,30 +3,28 @@
 The catalogue comes last, because its writer's lock is one for the whole platform.
 """
 
-import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from psycopg import AsyncConnection
 
 from core.access import Audience, audiences
 from core.dossier import Act, Dossier, Outcome
-from core.errors import GeodagError, NotFound
+from core.errors import DataError, GeodagError, NotFound
 from core.identity import Caller
 from core.lifecycle import AssetState
-from core.ports import BlobRef, BlobRepository
+from core.ports import BlobRepository
 from core.stac import collection_document, tile_items
 from repositories import pgstac
 from repositories.assets import AssetRepository, CatalogueEntry
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.platforms import PlatformRepository
+from repositories.tile_lists import read_tiles
 from services.external import ExternalJobs
 
 Connection = AsyncConnection[Any]
 Json = dict[str, Any]
 Entries = Mapping[int, CatalogueEntry]
-MAX_LIST_BYTES: Final = 64 << 20
-"""Of a list of tiles."""
 
 _DECIDED = frozenset({"approved", "rejected", "revoked", "unpublished"})
 """Acts in which a reviewer decided about a version."""
@@ -98,8 +96,10 @@ async def _tiles_of(entry: CatalogueEntry, blobs: BlobRepository | None) -> list
         return []
     if blobs is None:
         raise CatalogueEntryMissing(f"nobody here reads the tiles of version {entry.version_ordinal}")
-    listed = json.loads(await blobs.read(BlobRef.parse(entry.tiles_path), MAX_LIST_BYTES))
-    return list(tile_items(entry.stac_item, listed["tiles"]))
+    try:
+        return list(tile_items(entry.stac_item, await read_tiles(blobs, entry.tiles_path)))
+    except (DataError, LookupError) as error:
+        raise CatalogueEntryMissing(f"version {entry.version_ordinal}: {error}") from error
 
 
 def _audit_entry(caller: Caller, outcome: Outcome, act: Act, entries: Entries) -> NewAuditEntry:

@@ -176,6 +176,24 @@ async def test_a_document_of_another_collection_is_not_published(business: Busin
     assert isinstance(await unchanged_after(business, accepted, business.approve(accepted)), CatalogueEntryMissing)
 
 
+LISTS = {
+    "gone": None,
+    "none": b"[]",
+    "cut": b'{"tiles": [{"blob_',
+    "bare": b'{"tiles": [{"blob_path": "a", "size_bytes": 1}]}',
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+async def test_a_version_without_a_list_of_its_tiles_is_not_approved(business: Business, kind: str) -> None:
+    accepted = await business.processed()
+    if (listed := LISTS[kind]) is not None:
+        business.put(f"{kind}.json", listed, "silver")
+    async with transaction(business.pool) as conn:
+        await conn.execute("UPDATE dagapp.asset_versions SET tiles_path = %s", (f"silver/{kind}.json",))
+    assert isinstance(await unchanged_after(business, accepted, business.approve(accepted)), CatalogueEntryMissing)
+
+
 async def test_a_version_without_a_document_is_not_approved(business: Business) -> None:
     accepted = await business.processed()
     async with transaction(business.pool) as conn:

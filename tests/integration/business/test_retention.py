@@ -204,7 +204,7 @@ async def test_tiles_are_kept_by_the_list_that_names_them(world: World, database
     tiles = leave(world.root, f"{folder}/{job_id}_finalize_0/tiles.json", 200, b"not a list")
     world.admin(f"UPDATE dagapp.asset_versions SET tiles_path = '{folder}/{job_id}_finalize_0/tiles.json'")
     assert "files_of_attempts" not in await collect(database, world.root)
-    tiles.write_text(f'{{"tiles": [{{"blob_path": "{kept[0]}"}}]}}')
+    tiles.write_text(f'{{"tiles": [{{"blob_path": "{kept[0]}", "size_bytes": 4}}]}}')
     age(tiles, 200)
     assert (await collect(database, world.root))["files_of_attempts"] == (2, 8)
     assert {*kept, f"{folder}/{job_id}_finalize_0/tiles.json"} <= names(world.root)
