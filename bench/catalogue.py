@@ -3,11 +3,10 @@
 import asyncio
 import os
 import sys
-import tempfile
-from pathlib import Path
 
 from repositories import roles
 from tests.support.databases import Server
+from tests.support.folders import open_to_others
 from tests.support.publishing import PUBLISHERS, measure
 
 
@@ -27,17 +26,16 @@ async def run(conninfo: str, each: int) -> None:
 
 def main() -> int:
     """Run on a PostgreSQL server of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="geodag-bench-"))
-    folder.chmod(0o755)
-    server = Server(folder)
-    try:
-        server.ensure_ready()
-        database = server.clone()
-        each = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-        print(f"load average {os.getloadavg()[0]:.0f}")
-        asyncio.run(run(database.conninfo(roles.WORKER), each))
-    finally:
-        server.destroy()
+    with open_to_others("bench") as folder:
+        server = Server(folder)
+        try:
+            server.ensure_ready()
+            database = server.clone()
+            each = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+            print(f"load average {os.getloadavg()[0]:.0f}")
+            asyncio.run(run(database.conninfo(roles.WORKER), each))
+        finally:
+            server.destroy()
     return 0
 
 

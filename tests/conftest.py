@@ -1,7 +1,5 @@
 """Fixtures of all tests. Unit tests touch none of the database's, so they run without any service."""
 
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from psycopg import AsyncConnection
 from repositories import roles
 from repositories.database import AsyncPool, async_pool
 from tests.support.databases import Database, Server, shared_folder
+from tests.support.folders import open_to_others
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,11 +79,9 @@ async def pool(database: Database) -> AsyncIterator[AsyncPool]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """Return a folder that another account can enter (pytest's own are closed), for private clusters; removed."""
-    folder = Path(tempfile.mkdtemp(prefix="geodag-open-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    """Yield a folder that another account can enter, for private clusters."""
+    with open_to_others("open") as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from cli.stack.stack import Stack
 from tests.acceptance.platform import Platform
 from tests.support import spec_workflows
 from tests.support.adapters import BLOBS, IDENTITY, QUEUE
+from tests.support.folders import open_to_others
 
 LEASE_SECONDS = 6.0
 THRESHOLD_SECONDS = 7.0
@@ -40,11 +40,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def home() -> Iterator[Path]:
-    """Yield a folder that PostgreSQL's unprivileged account may enter, unlike pytest's own."""
-    folder = Path(tempfile.mkdtemp(prefix="geodag-acceptance-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    """Yield the folder of the platform."""
+    with open_to_others("acceptance") as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")
@@ -57,20 +55,9 @@ def platform(home: Path) -> Iterator[Platform]:
     (workflows / "raster_processing.yaml").write_text(spec_workflows.structure())
     (workflows / "raster_tiled_processing.yaml").write_text(spec_workflows.tiled())
     journal = home / "journal.txt"
-    orchestrator = {
-        "WORKFLOWS_DIR": str(workflows),
-        "LEASE_SECONDS": str(LEASE_SECONDS),
-        "SOURCE_ALLOW_LOOPBACK": "true",
-        "ORCHESTRATOR_HEARTBEAT_SECONDS": "1",
-        "ORCHESTRATOR_THRESHOLD_SECONDS": str(THRESHOLD_SECONDS),
-    }
-    worker = {
-        "WORKER_JOURNAL_FILE": str(journal),
-        "WORKER_HEARTBEAT_SECONDS": "1.5",
-        "SOURCE_ALLOW_LOOPBACK": "true",
-    }
-    signatures = {"BLOB_SIGNATURE_SECONDS": "60"}
-    overrides = {"all": signatures, "orchestrator": orchestrator, "worker": worker}
+    overrides = hurried(journal)
+    overrides["orchestrator"]["WORKFLOWS_DIR"] = str(workflows)
+    overrides["all"] = {"BLOB_SIGNATURE_SECONDS": "60"}
     shape = Shape(
         light=2,
         heavy=2,
@@ -84,6 +71,23 @@ def platform(home: Path) -> Iterator[Platform]:
     stack.start()
     yield Platform(stack, journal)
     stack.stop()
+
+
+def hurried(journal: Path) -> dict[str, dict[str, str]]:
+    """Return the settings of parts that notice early who is gone, and whose handlers write to a journal."""
+    return {
+        "orchestrator": {
+            "LEASE_SECONDS": str(LEASE_SECONDS),
+            "SOURCE_ALLOW_LOOPBACK": "true",
+            "ORCHESTRATOR_HEARTBEAT_SECONDS": "1",
+            "ORCHESTRATOR_THRESHOLD_SECONDS": str(THRESHOLD_SECONDS),
+        },
+        "worker": {
+            "WORKER_JOURNAL_FILE": str(journal),
+            "WORKER_HEARTBEAT_SECONDS": "1.5",
+            "SOURCE_ALLOW_LOOPBACK": "true",
+        },
+    }
 
 
 def canary_workflow(text: str) -> str:

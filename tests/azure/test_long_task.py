@@ -1,7 +1,5 @@
 """A task of a minute under a lease of two seconds and a broker lock of five: killed workers, killed orchestrators."""
 
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,10 +19,8 @@ FINAL = {"COMPLETED", "FAILED", "CANCELLED"}
 
 
 @pytest.fixture
-def platform() -> Iterator[Platform]:
+def platform(open_folder: Path) -> Iterator[Platform]:
     """Yield two orchestrators and two light workers on Service Bus, with hurried leases."""
-    home = Path(tempfile.mkdtemp(prefix="geodag-long-"))
-    home.chmod(0o755)
     orchestrator = {
         "LEASE_SECONDS": str(LEASE_SECONDS),
         "ORCHESTRATOR_HEARTBEAT_SECONDS": "0.5",
@@ -39,13 +35,12 @@ def platform() -> Iterator[Platform]:
         broker_lock_seconds=BROKER_LOCK_SECONDS,
         overrides={"orchestrator": orchestrator, "worker": {"WORKER_HEARTBEAT_SECONDS": "0.4"}},
     )
-    stack = Stack(home / "stack", ports={}, shape=shape, database_config=TEST_CONFIG)
+    stack = Stack(open_folder / "stack", ports={}, shape=shape, database_config=TEST_CONFIG)
     stack.start()
     try:
-        yield Platform(stack, home / "journal")
+        yield Platform(stack, open_folder / "journal")
     finally:
         stack.stop()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def running_at(platform: Platform, job_id: str, attempt: int) -> str:

@@ -1,9 +1,7 @@
 """Everything that may stand behind a transaction pooler does: both orchestrators and the gateway, and one is killed."""
 
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,9 +57,8 @@ class Pooled:
 
 
 @pytest.fixture
-def pooled() -> Iterator[Pooled]:
-    home = Path(tempfile.mkdtemp(prefix="geodag-pooled-"))
-    home.chmod(0o755)
+def pooled(open_folder: Path) -> Iterator[Pooled]:
+    home = open_folder
     ports = choose_ports(("postgres", "pgbouncer"), {})
     credentials = ensure_credentials(home / "stack")
     folder = home / "pgbouncer"
@@ -90,7 +87,6 @@ def pooled() -> Iterator[Pooled]:
         stack.stop()
         bouncer.terminate()
         bouncer.wait(10)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def owner_of(platform: Platform, job_id: str) -> str:

@@ -1,9 +1,7 @@
 """A platform of the build before, on the schema of the build before, whose parts become this build one by one."""
 
 import json
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,10 +10,11 @@ import pytest
 from cli.stack.cluster import Cluster
 from cli.stack.layout import Build, QueueKind, Shape
 from cli.stack.stack import Stack
-from tests.acceptance.conftest import DATABASE, LEASE_SECONDS, THRESHOLD_SECONDS
+from tests.acceptance.conftest import DATABASE, hurried
 from tests.acceptance.platform import Platform
 from tests.azure.upgrade.builds import previous_build
 from tests.azure.upgrade.doors import TwoDoors
+from tests.support.folders import open_to_others
 
 DEPLOY = """
 import asyncio, json, sys
@@ -26,11 +25,9 @@ print(asyncio.run(deploy(sys.argv[1], "geodag", json.load(sys.stdin), host="127.
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
-    """Yield a folder that PostgreSQL's unprivileged account may enter, unlike pytest's own."""
-    folder = Path(tempfile.mkdtemp(prefix="geodag-upgrade-"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    """Yield the folder of the platform and of the build before."""
+    with open_to_others("upgrade") as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module")
@@ -52,25 +49,12 @@ SHAPE = Shape(light=2, heavy=1, queue=QueueKind.POSTGRES)
 def platform(home: Path, previous: Build, builds: dict[str, Build]) -> Iterator[Platform]:
     """Yield it, running; lease and threshold are shortened as in the acceptance tests."""
     journal = home / "journal.txt"
-    overrides = {
-        "orchestrator": {
-            "LEASE_SECONDS": str(LEASE_SECONDS),
-            "SOURCE_ALLOW_LOOPBACK": "true",
-            "ORCHESTRATOR_HEARTBEAT_SECONDS": "1",
-            "ORCHESTRATOR_THRESHOLD_SECONDS": str(THRESHOLD_SECONDS),
-        },
-        "worker": {
-            "WORKER_JOURNAL_FILE": str(journal),
-            "WORKER_HEARTBEAT_SECONDS": "1.5",
-            "SOURCE_ALLOW_LOOPBACK": "true",
-        },
-    }
 
     def deploy(cluster: Cluster, passwords: Mapping[str, str]) -> None:
         command = (previous.python, "-c", DEPLOY, cluster.admin_conninfo())
         subprocess.run(command, cwd=previous.root, input=json.dumps(dict(passwords)), text=True, check=True)
 
-    shape = Shape(light=SHAPE.light, heavy=SHAPE.heavy, queue=SHAPE.queue, overrides=overrides, builds=builds)
+    shape = Shape(light=SHAPE.light, heavy=SHAPE.heavy, queue=SHAPE.queue, overrides=hurried(journal), builds=builds)
     stack = Stack(home / "stack", ports={}, shape=shape, database_config=DATABASE, deploy=deploy)
     stack.start()
     yield Platform(stack, journal)
