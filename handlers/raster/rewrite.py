@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import rasterio
 from numpy.typing import NDArray
-from rasterio.enums import ColorInterp
+from rasterio.enums import ColorInterp, Interleaving
 from rasterio.io import DatasetReader, DatasetWriter
 from rasterio.transform import Affine
 from rasterio.windows import Window
@@ -238,7 +238,7 @@ def _pieces(src: DatasetReader, here: Window, facts: RasterFacts) -> Iterator[Wi
 
 
 def _read_piece(src: DatasetReader, there: Window, facts: RasterFacts, *, to_mask: bool) -> tuple[Array, Array | None]:
-    data = src.read(window=there)
+    data = src.read(window=there, out=_room(src, there))
     mask = src.read_masks(1, window=there) if facts.validity is Validity.MASK else None
     nodata = in_dtype(facts.nodata, facts.dtype)
     if nodata is not None and data.dtype.kind == "f" and facts.nonfinite_pixels:
@@ -248,6 +248,13 @@ def _read_piece(src: DatasetReader, there: Window, facts: RasterFacts, *, to_mas
     if to_mask:
         mask = (~equals_nodata(data, nodata)).any(axis=0).astype(np.uint8) * 255
     return _flipped(data, facts), None if mask is None else _flipped(mask, facts)
+
+
+def _room(src: DatasetReader, there: Window) -> Array:
+    """Return room for pixels (bands, height, width), in memory in the order of the source: GDAL copies whole lines."""
+    if src.count > 1 and src.interleaving is Interleaving.pixel:
+        return np.empty((there.height, there.width, src.count), src.dtypes[0]).transpose(2, 0, 1)
+    return np.empty((src.count, there.height, there.width), src.dtypes[0])
 
 
 def _flipped(pixels: Array, facts: RasterFacts) -> Array:

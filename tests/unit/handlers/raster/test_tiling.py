@@ -76,6 +76,9 @@ SOURCES: dict[str, Callable[[], Source]] = {
     "upside down, elsewhere": lambda: Source(
         pattern(HEIGHT, WIDTH, "uint16"), {"transform": FLIPPED}, {"target_crs": "EPSG:3035"}
     ),
+    "bands side by side in each pixel, upside down": lambda: Source(
+        stack(5, HEIGHT, WIDTH, "uint16", high=9000), {"transform": FLIPPED, "interleave": "pixel", "compress": "lzw"}
+    ),
     "rotated": lambda: Source(pattern(HEIGHT, WIDTH, "float32", high=900), {"transform": ROTATED, "nodata": -1}),
     "from 0 to 360 degrees": lambda: Source(pattern(HEIGHT, WIDTH, "int32"), {"transform": WORLD, "crs": "EPSG:4326"}),
     "lossy": lambda: Source(stack(3, HEIGHT, WIDTH), {"photometric": "RGB", "nodata": 7}, {"compression": "jpeg"}),
