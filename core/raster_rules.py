@@ -230,8 +230,9 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "dtype.exact", "DTYPE_UNSUPPORTED", ERROR, "dtype",
-        "All bands share one type; 64-bit nodata, and 64-bit values that are resampled, must fit a double exactly.",
-        _COG + "test_a_64_bit_nodata_that_cannot_be_carried_is_refused",
+        "All bands share one type; 64-bit nodata must fit a double exactly; where pixels are copied or resampled, it, "
+        "and of resampled pixels all values, must lie within ±2^53.",
+        "raster/test_foresight.py::test_64_bit_integers_that_resampling_would_round",
     ),
     Rule(
         "nodata.fits", "NODATA_DROPPED", WARNING, "nodata", "A nodata value that the type cannot hold is dropped.",

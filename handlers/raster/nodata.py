@@ -7,10 +7,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from core.errors import DataError
 from handlers.raster.facts import NodataValue
 from handlers.raster.findings import Findings
 
-_EXACT_IN_DOUBLE: Final = 2**53
+EXACT_IN_DOUBLE: Final = 2**53
+"""Whole numbers up to it are told apart by a double, by way of which GDAL resamples and rasterio sets nodata."""
 _NAN_WORDS: Final = frozenset({"nan", "-nan", "+nan", "1.#qnan", "-1.#qnan", "-1.#ind"})
 
 
@@ -71,6 +73,24 @@ def as_json(value: float | int | None) -> NodataValue:
     return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
 
 
+def carried(value: NodataValue, dtype: str) -> float | int | None:
+    """Return nodata for a copy of the pixels.
+
+    Raises:
+        DataError: DTYPE_UNSUPPORTED when a 64-bit nodata value cannot be carried over exactly.
+    """
+    nodata = as_number(value)
+    if isinstance(nodata, int) and abs(nodata) > EXACT_IN_DOUBLE:
+        raise DataError(
+            f"nodata {nodata} of {dtype} pixels cannot be carried over exactly",
+            code="DTYPE_UNSUPPORTED",
+            field="dtype",
+            value=dtype,
+            remediation="Use a nodata value within ±2^53, or a 32-bit type.",
+        )
+    return nodata
+
+
 def in_dtype(value: NodataValue, dtype: str) -> Any:
     """Return nodata as a scalar of the band's dtype, None when there is none."""
     number = as_number(value)
@@ -104,7 +124,7 @@ def _usable_float(value: float, dtype: np.dtype[Any]) -> NodataValue:
 
 def _usable_integer(value: float | int, dtype: np.dtype[Any]) -> NodataValue:
     if isinstance(value, float):
-        if not math.isfinite(value) or not value.is_integer() or abs(value) > _EXACT_IN_DOUBLE:
+        if not math.isfinite(value) or not value.is_integer() or abs(value) > EXACT_IN_DOUBLE:
             return None
         value = int(value)
     limits = np.iinfo(dtype)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pyproj import CRS
+from rasterio.io import DatasetReader
 from rasterio.windows import Window
 
 from handlers.context import ProcessContext
@@ -11,7 +12,7 @@ from handlers.raster import gdal
 from handlers.raster.facts import RasterFacts, Validity
 from handlers.raster.plan import Plan
 from handlers.raster.profiles import CogProfile
-from handlers.raster.warp import warp
+from handlers.raster.warp import target_grid, warp
 
 
 def resample(
@@ -42,13 +43,12 @@ def resample(
         region: window of the target grid in pixels; None for all of it.
     """
     assert plan.warp_to is not None
-    source_crs = crs_rules.wkt2(crs_rules.horizontal(CRS.from_wkt(facts.crs_wkt)))
     with gdal.environment(cache_bytes), gdal.open_geotiff(source, page) as src:
         warp(
             src,
             target,
             facts,
-            source_crs=source_crs,
+            source_crs=_source_crs(facts),
             warp_to=plan.warp_to,
             final_crs=plan.final_crs,
             validity=validity,
@@ -56,3 +56,25 @@ def resample(
             on_window=ctx.follow("resampling"),
             region=region,
         )
+
+
+def check_target(src: DatasetReader, facts: RasterFacts, plan: Plan, profile: CogProfile, validity: Validity) -> None:
+    """Look up where a raster will lie; arguments as of `resample`, and no pixel is read.
+
+    Raises:
+        DataError: the target CRS cannot show it, or it grows too big.
+    """
+    assert plan.warp_to is not None
+    with target_grid(
+        src,
+        facts,
+        source_crs=_source_crs(facts),
+        warp_to=plan.warp_to,
+        validity=validity,
+        resampling=profile.warp,
+    ):
+        pass
+
+
+def _source_crs(facts: RasterFacts) -> str:
+    return crs_rules.wkt2(crs_rules.horizontal(CRS.from_wkt(facts.crs_wkt)))

@@ -17,10 +17,9 @@ from rasterio.io import DatasetReader, DatasetWriter
 from rasterio.transform import Affine
 from rasterio.windows import Window
 
-from core.errors import DataError
 from handlers.raster.crs import to_rasterio
 from handlers.raster.facts import Orientation, RasterFacts, Validity
-from handlers.raster.nodata import as_number, equals_nodata, in_dtype
+from handlers.raster.nodata import carried, equals_nodata, in_dtype
 from handlers.raster.plan import Plan, final_transform
 from handlers.raster.profiles import BLOCK_SIZE
 from handlers.raster.windows import block_windows, row_windows
@@ -28,7 +27,6 @@ from handlers.raster.windows import block_windows, row_windows
 Array = NDArray[Any]
 OnWindow = Callable[[int, int], None]
 
-_EXACT_IN_DOUBLE: Final = 2**53
 _IN_MEMORY: Final = "tile"
 """Name of what has no file."""
 _RGB: Final = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
@@ -55,7 +53,7 @@ def rewrite(
     Raises:
         DataError: DTYPE_UNSUPPORTED when a 64-bit nodata value could not be carried over exactly.
     """
-    nodata = None if plan.nodata_to_mask else _exact(facts)
+    nodata = None if plan.nodata_to_mask else carried(facts.nodata, facts.dtype)
     colors = final_colors(src, alpha_is_data=facts.alpha_is_data)
     place = _place(src, facts) | ({"SPARSE_OK": "TRUE"} if region else {})
     with create_plain(src, target, shape=src.shape, nodata=nodata, colors=colors, **place) as dst:
@@ -69,7 +67,7 @@ def held(
     src: DatasetReader, facts: RasterFacts, plan: Plan, region: Window, on_window: OnWindow
 ) -> Iterator[DatasetWriter]:
     """Yield a part of the copy, held in memory; arguments as in `rewrite`, the region in the copy's pixels."""
-    nodata = None if plan.nodata_to_mask else _exact(facts)
+    nodata = None if plan.nodata_to_mask else carried(facts.nodata, facts.dtype)
     colors = final_colors(src, alpha_is_data=facts.alpha_is_data)
     corner = final_transform(facts) * Affine.translation(region.col_off, region.row_off)
     with rasterio.open(
@@ -185,19 +183,6 @@ def copy_metadata(src: DatasetReader, dst: DatasetWriter, colors: tuple[ColorInt
             dst.update_tags(band, **tags)
     if colors == (ColorInterp.palette,):
         dst.write_colormap(1, src.colormap(1))
-
-
-def _exact(facts: RasterFacts) -> float | int | None:
-    nodata = as_number(facts.nodata)
-    if isinstance(nodata, int) and abs(nodata) > _EXACT_IN_DOUBLE:
-        raise DataError(
-            f"nodata {nodata} of {facts.dtype} pixels cannot be carried over exactly",
-            code="DTYPE_UNSUPPORTED",
-            field="dtype",
-            value=facts.dtype,
-            remediation="Use a nodata value within ±2^53, or a 32-bit type.",
-        )
-    return nodata
 
 
 def _place(src: DatasetReader, facts: RasterFacts) -> dict[str, Any]:

@@ -88,6 +88,8 @@ class Scan:
     minimum: float | None = None
     """Of the first band's valid pixels."""
     maximum: float | None = None
+    largest_whole: int = 0
+    """Magnitude of the valid 64-bit integers of all bands."""
     distinct: Distinct = field(default_factory=Distinct)
     alpha: AlphaScan = field(default_factory=AlphaScan)
 
@@ -175,6 +177,8 @@ def _account(result: Scan, data: Array, mask: Mask | None, rules: ScanRules) -> 
     _extremes(result, first)
     if data.dtype.kind in "iu":
         result.distinct.add(first)
+        if data.dtype.itemsize == 8:
+            result.largest_whole = max(result.largest_whole, _magnitude(bands if valid is None else bands[valid]))
 
 
 def _band_validity(bands: Array, nodata: Any) -> Mask | None:
@@ -196,6 +200,10 @@ def _count_nonfinite(bands: Array, nodata: Any, mask: Mask | None) -> int:
     if nodata is not None:
         bad &= ~equals_nodata(bands, nodata)
     return int((bad if mask is None else bad & mask).sum())
+
+
+def _magnitude(pixels: Array) -> int:
+    return max(int(pixels.max()), -int(pixels.min())) if pixels.size else 0
 
 
 def _extremes(result: Scan, pixels: Array) -> None:

@@ -15,9 +15,10 @@ from handlers.archives import is_archive
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import gdal
 from handlers.raster.delivery import Delivered, chosen_part, completed, note_delivery, received
-from handlers.raster.estimate import estimate
+from handlers.raster.estimate import Estimate, estimate
 from handlers.raster.facts import RasterFacts
 from handlers.raster.findings import Findings
+from handlers.raster.foresight import foresee
 from handlers.raster.header import Header, read_header
 from handlers.raster.limits import LIMITS, RasterLimits
 from handlers.raster.options import Options, check_options
@@ -42,10 +43,8 @@ def validate(ctx: ProcessContext, params: RasterValidateParams) -> Outcome:
     size_bytes, head = _check_file(source, params.expected_size_bytes, findings)
     options = check_options(params.options, findings)
     with received(ctx, source, head, chosen_part(head, params.options), findings) as delivered:
-        content_hash, facts, page = _examine(ctx, params, delivered, options, findings)
-        packed = delivered.path.stat().st_size if delivered.member else 0
+        content_hash, facts, needs = _examine(ctx, params, delivered, options, findings)
     findings.raise_if_rejected()
-    needs = _estimate(facts, page, options, packed)
     raster = facts.model_dump(mode="json")
     findings.add_facts({key: value for key, value in raster.items() if key != "findings"})
     output = {
@@ -54,8 +53,9 @@ def validate(ctx: ProcessContext, params: RasterValidateParams) -> Outcome:
         "file_size_bytes": size_bytes,
         "file_size_mb": round(size_bytes / 1e6, 3),
         "raster": raster,
-        "report": findings.document() | {"estimate": needs, "read": "header" if params.header_only else "file"},
-        "estimate": needs,
+        "report": findings.document()
+        | {"estimate": needs.as_json(), "read": "header" if params.header_only else "file"},
+        "estimate": needs.as_json(),
     }
     return Outcome(output, findings=tuple(findings.findings))
 
@@ -67,8 +67,8 @@ def inspect(ctx: ProcessContext, params: RasterInspectParams) -> Outcome:
 
 def _examine(
     ctx: ProcessContext, params: RasterValidateParams, delivered: Delivered, options: Options, findings: Findings
-) -> tuple[str | None, RasterFacts, Directory]:
-    """Return the digest of the source, the facts of its raster after all rules, and its directory."""
+) -> tuple[str | None, RasterFacts, Estimate]:
+    """Return the digest of the source, the facts of its raster after all rules, and what it will need."""
     page, chosen = _check_tiff(delivered.path, None if delivered.cube else params.options.subdataset, LIMITS, findings)
     path, said = completed(ctx, delivered, page, findings)
     with gdal.environment(sidecars=said is not None), _open(path, chosen, findings) as src:
@@ -82,14 +82,13 @@ def _examine(
             content_hash = _sha256(ctx, Path(params.source))
             scanned = _read_all(ctx, src, page, header, findings)
         pixels = judge_pixels(src, header, scanned, options, params.options, delivered.name, findings)
-        return content_hash, _facts(src, chosen, delivered, header, pixels, findings), page
-
-
-def _estimate(facts: RasterFacts, page: Directory, options: Options, packed_bytes: int) -> dict[str, Any]:
-    profile = profile_of(facts.raster_type, options.compression)
-    plan = make_plan(facts, options.target_crs, profile)
-    block_bytes = page.blocks.decoded_bytes(page)
-    return estimate(facts, plan, profile, block_bytes=block_bytes, packed_bytes=packed_bytes).as_json()
+        facts = _facts(src, chosen, delivered, header, pixels, findings)
+        profile = profile_of(facts.raster_type, options.compression)
+        plan = make_plan(facts, options.target_crs, profile)
+        packed = delivered.path.stat().st_size if delivered.member else 0
+        needs = estimate(facts, plan, profile, block_bytes=page.blocks.decoded_bytes(page), packed_bytes=packed)
+        foresee(ctx, src, facts, scanned, plan, profile, needs.route, findings)
+        return content_hash, facts, needs
 
 
 def _check_file(source: Path, expected_bytes: int | None, findings: Findings) -> tuple[int, bytes]:

@@ -8,6 +8,8 @@ few columns, is smeared over several pixels, differently in each piece, and hole
 here, one for the whole raster, whatever it is cut into.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +28,7 @@ from core.errors import DataError
 from handlers.raster.crs import to_rasterio
 from handlers.raster.facts import Orientation, RasterFacts, Validity
 from handlers.raster.limits import LIMITS
-from handlers.raster.nodata import as_number
+from handlers.raster.nodata import EXACT_IN_DOUBLE, carried
 from handlers.raster.profiles import BLOCK_SIZE
 from handlers.raster.rewrite import OnWindow, copy_metadata, create_plain, final_colors
 from handlers.raster.windows import block_windows
@@ -37,7 +39,6 @@ WARP_MEMORY_MB: Final = 128
 COARSEST: Final = 8
 FINEST: Final = 1e-3
 """Columns or rows of the source that a pixel of the target may cover; beyond, the CRS stretches it to nothing."""
-_EXACT_IN_DOUBLE: Final = 2**53
 SCALE_POINTS: Final = 21
 """Pixels along each side of the target at which its scale is looked at."""
 
@@ -70,13 +71,37 @@ def warp(
         region: the part to write, in pixels of the whole; its corner is a corner of blocks.
 
     Raises:
-        DataError: CRS_EXTENT_IMPOSSIBLE when the target cannot show the raster, RASTER_TOO_LARGE when it grows too big.
+        DataError: CRS_EXTENT_IMPOSSIBLE when the target cannot show the raster, RASTER_TOO_LARGE when it grows too big,
+            DTYPE_UNSUPPORTED when 64-bit integers would be rounded.
     """
-    nodata = as_number(facts.nodata) if validity is Validity.NODATA else None
-    if validity is Validity.ALL and facts.dtype.startswith("float"):
-        nodata = float("nan")
-    with_mask = nodata is None and validity is not Validity.ALPHA
-    settings: dict[str, Any] = {"add_alpha": True} if with_mask else {"src_nodata": nodata, "nodata": nodata}
+    with target_grid(
+        src, facts, source_crs=source_crs, warp_to=warp_to, validity=validity, resampling=resampling
+    ) as vrt:
+        nodata, with_mask = _nodata(facts, validity), _has_mask(facts, validity)
+        colors = final_colors(src, alpha_is_data=False)
+        part = region or Window(0, 0, vrt.width, vrt.height)
+        corner = vrt.transform * Affine.translation(part.col_off, part.row_off)
+        place = {"crs": to_rasterio(final_crs), "transform": corner}
+        with create_plain(src, target, shape=(part.height, part.width), nodata=nodata, colors=colors, **place) as dst:
+            copy_metadata(src, dst, colors)
+            _copy_windows(vrt, dst, part, on_window, with_mask=with_mask)
+
+
+@contextmanager
+def target_grid(
+    src: DatasetReader,
+    facts: RasterFacts,
+    *,
+    source_crs: str,
+    warp_to: str,
+    validity: Validity,
+    resampling: Resampling,
+) -> Iterator[WarpedVRT]:
+    """Yield a raster as it will lie, its pixels to be read; arguments and errors as of `warp`."""
+    nodata = _nodata(facts, validity)
+    settings: dict[str, Any] = {"src_nodata": nodata, "nodata": nodata}
+    if _has_mask(facts, validity):
+        settings = {"add_alpha": True}
     settings |= {
         "src_crs": to_rasterio(source_crs),
         "crs": to_rasterio(warp_to),
@@ -94,13 +119,18 @@ def warp(
         raise no_place(facts) from exc
     with vrt:
         _check_size(vrt, facts)
-        colors = final_colors(src, alpha_is_data=False)
-        part = region or Window(0, 0, vrt.width, vrt.height)
-        corner = vrt.transform * Affine.translation(part.col_off, part.row_off)
-        place = {"crs": to_rasterio(final_crs), "transform": corner}
-        with create_plain(src, target, shape=(part.height, part.width), nodata=nodata, colors=colors, **place) as dst:
-            copy_metadata(src, dst, colors)
-            _copy_windows(vrt, dst, part, on_window, with_mask=with_mask)
+        yield vrt
+
+
+def _nodata(facts: RasterFacts, validity: Validity) -> float | int | None:
+    """Return the value that resampled pixels have where the source says nothing."""
+    if validity is Validity.ALL and facts.dtype.startswith("float"):
+        return float("nan")
+    return carried(facts.nodata, facts.dtype) if validity is Validity.NODATA else None
+
+
+def _has_mask(facts: RasterFacts, validity: Validity) -> bool:
+    return _nodata(facts, validity) is None and validity is not Validity.ALPHA
 
 
 def warp_scale(src: DatasetReader, vrt: WarpedVRT, facts: RasterFacts, to_source_crs: Transformer) -> dict[str, str]:
@@ -184,14 +214,8 @@ def _check_exact(pixels: NDArray[Any]) -> None:
     """Refuse 64-bit integers that were rounded: GDAL resamples by way of doubles."""
     if pixels.dtype.kind not in "iu" or pixels.dtype.itemsize < 8:
         return
-    if int(pixels.max()) >= _EXACT_IN_DOUBLE or int(pixels.min()) <= -_EXACT_IN_DOUBLE:
-        raise DataError(
-            f"{pixels.dtype.name} values beyond ±2^53 cannot be resampled exactly",
-            code="DTYPE_UNSUPPORTED",
-            field="dtype",
-            value=pixels.dtype.name,
-            remediation="Leave target_crs out and send the raster north-up, or use values within ±2^53.",
-        )
+    if int(pixels.max()) >= EXACT_IN_DOUBLE or int(pixels.min()) <= -EXACT_IN_DOUBLE:
+        raise rounded(pixels.dtype.name)
 
 
 def _check_size(vrt: WarpedVRT, facts: RasterFacts) -> None:
@@ -212,4 +236,15 @@ def no_place(facts: RasterFacts) -> DataError:
         code="CRS_EXTENT_IMPOSSIBLE",
         field="crs",
         remediation="Leave target_crs out, or choose one that suits the extent.",
+    )
+
+
+def rounded(dtype: str) -> DataError:
+    """Return the refusal of 64-bit integers that resampling would round."""
+    return DataError(
+        f"{dtype} values beyond ±2^53 cannot be resampled exactly",
+        code="DTYPE_UNSUPPORTED",
+        field="dtype",
+        value=dtype,
+        remediation="Leave target_crs out and send the raster north-up, or use values within ±2^53.",
     )

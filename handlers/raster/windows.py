@@ -15,7 +15,7 @@ def block_windows(
     """Yield windows of whole blocks that cover the raster, each about `target` bytes or one block, row by row."""
     block_bytes = max(1.0, block_width * block_height * pixel_bytes)
     blocks = max(1, int(target / block_bytes))
-    across = min(blocks, -(-width // block_width))
+    across = max(1, min(blocks, -(-width // block_width)))
     down = max(1, blocks // across) if across * block_width >= width else 1
     for top in range(0, height, down * block_height):
         for left in range(0, width, across * block_width):

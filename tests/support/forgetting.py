@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -15,8 +15,6 @@ from core.raster_rules import RULES, Rule
 from handlers.raster.findings import Findings
 
 ROOT: Final = "tests/unit/handlers/"
-OTHERWISE: Final[dict[str, tuple[str, Any]]] = {"dtype.exact": ("handlers.raster.rewrite._EXACT_IN_DOUBLE", 2**80)}
-"""Rules that are not carried out through `Findings`: what to replace instead."""
 
 
 class _Forgetful(list[Any]):
@@ -40,10 +38,7 @@ def forgotten(rule: Rule) -> Iterator[None]:
         self.errors, self.findings = _Forgetful(rule), _Forgetful(rule)
 
     original = Findings.__init__
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(Findings, "__init__", start))
-        if rule.id in OTHERWISE:
-            stack.enter_context(patch(*OTHERWISE[rule.id]))
+    with patch.object(Findings, "__init__", start):
         yield
 
 

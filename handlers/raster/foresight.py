@@ -1,0 +1,71 @@
+"""Tells at validation what making the COG would refuse, as far as header and scan can tell; nothing is resampled."""
+
+from rasterio.io import DatasetReader
+from rasterio.windows import Window
+
+from core.errors import DataError
+from handlers.context import ProcessContext
+from handlers.raster import gdal
+from handlers.raster.estimate import Route
+from handlers.raster.facts import RasterFacts, Validity
+from handlers.raster.findings import Findings
+from handlers.raster.nodata import EXACT_IN_DOUBLE, as_number, carried
+from handlers.raster.plan import Plan
+from handlers.raster.profiles import CogProfile
+from handlers.raster.resample import check_target
+from handlers.raster.rewrite import rewrite
+from handlers.raster.scan import Scan
+from handlers.raster.warp import rounded
+
+
+def foresee(
+    ctx: ProcessContext,
+    src: DatasetReader,
+    facts: RasterFacts,
+    scanned: Scan | None,
+    plan: Plan,
+    profile: CogProfile,
+    route: Route,
+    findings: Findings,
+) -> None:
+    """Record the refusal that awaits a raster, if any.
+
+    Args:
+        ctx: has the scratch folder.
+        src: the open source, as it was delivered.
+        facts: what the rules decided.
+        scanned: what its pixels hold; None when only the header was read.
+        plan: the steps.
+        profile: how the COG is written.
+        route: which way it goes: pixels that become tiles are copied first.
+        findings: hears of the refusal.
+    """
+    try:
+        _check_exactness(facts, scanned, plan, route)
+        if plan.warp_to:
+            _check_place(ctx, src, facts, plan, profile)
+    except DataError as refusal:
+        findings.errors.append(refusal.detail)
+
+
+def _check_exactness(facts: RasterFacts, scanned: Scan | None, plan: Plan, route: Route) -> None:
+    nodata = as_number(facts.nodata)
+    copied = bool(plan.rewrite or plan.warp_to or route is Route.TILED)
+    if isinstance(nodata, int) and (copied or int(float(nodata)) != nodata):
+        carried(nodata, facts.dtype)
+    if plan.warp_to and scanned is not None and scanned.largest_whole >= EXACT_IN_DOUBLE:
+        raise rounded(facts.dtype)
+
+
+def _check_place(ctx: ProcessContext, src: DatasetReader, facts: RasterFacts, plan: Plan, profile: CogProfile) -> None:
+    """Look up the target grid, from a copy without pixels where the raster will lie elsewhere by then."""
+    if not plan.rewrite:
+        check_target(src, facts, plan, profile, facts.validity)
+        return
+    copy = ctx.scratch / "placed.tif"
+    try:
+        rewrite(src, copy, facts, plan, lambda *_: None, Window(0, 0, 0, 0))
+        with gdal.environment(), gdal.open_geotiff(copy) as placed:
+            check_target(placed, facts, plan, profile, Validity.MASK if plan.nodata_to_mask else facts.validity)
+    finally:
+        copy.unlink(missing_ok=True)
