@@ -202,7 +202,8 @@ class FanOutRepository:
                     END)
                  FROM dagapp.dag_attempts AS a
                  WHERE a.job_id = w.job_id AND a.state IN ('queued', 'parked', 'leased') AND a.child
-                    AND split_part(a.node_id, '__', 1) = w.node_id AND a.task_id <> ALL(%(read)s::varchar[])),
+                    AND split_part(a.node_id, '__', 1) = w.node_id
+                    AND NOT EXISTS (SELECT FROM unnest(%(read)s::text[]) AS r(task_id) WHERE r.task_id = a.task_id)),
                 (SELECT min(n.not_before) FROM dagapp.dag_node_states AS n
                  WHERE n.job_id = w.job_id AND n.parent_node_id IS NOT NULL AND n.not_before > %(now)s
                     AND split_part(n.node_id, '__', 1) = w.node_id)) AS at
