@@ -36,8 +36,8 @@ def advance(
 ) -> Decision:
     """Decide everything that follows from `state` at `now`.
 
-    Every node of the workflow needs its row, and every task in flight its newest attempt: load the inbox after the
-    attempts, or a result that lands in between looks like a lost worker.
+    Every node of the workflow needs its row, and every task in flight and every result its newest attempt: load the
+    inbox before the attempts. One that has ended by a report which is not in the inbox yet waits for it.
     """
     return evaluate(Run(workflow, state, now, catalog))
 

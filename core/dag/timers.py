@@ -32,12 +32,12 @@ def watch_attempts(run: Run) -> None:
             case AttemptState.PARKED:
                 if not run.holds(node_id, attempt.queue) and not run.overdue:
                     run.send_again(attempt)
-            case AttemptState.RELEASED | AttemptState.REVOKED:
-                endings.released(run, node_id, attempt.reason or f"the attempt was {attempt.state}")
+            case AttemptState.REVOKED:
+                endings.released(run, node_id, attempt.reason or "the attempt was revoked")
             case AttemptState.EXPIRED:
                 endings.failed(run, node_id, engine_error(WORKER_LOST, attempt.reason or "the attempt expired"))
-            case AttemptState.REPORTED:
-                pass  # its result is in the inbox of a later evaluation
+            case AttemptState.REPORTED | AttemptState.RELEASED:
+                pass  # its result, with what was done of a batch, is in the inbox of a later evaluation
 
 
 def _watch_children(run: Run) -> None:

@@ -1,23 +1,39 @@
-"""Two callers of the database, each stopped before its transactions begin and before they commit, in a given order."""
+"""Two callers of the database, each stopped before its transactions begin and before they commit, in a given order.
+
+A transaction of several statements sees what others commit between them (READ COMMITTED), so a caller may also be
+stopped after each of its statements.
+"""
 
 import asyncio
+import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from enum import Enum
+from typing import Any, Self, cast
 
 import psycopg
 
 from repositories.database import AsyncPool
-from repositories.piped import PipedConnection
+from repositories.piped import Pipe, PipedConnection, PipedCursor
 
 GLANCE_SECONDS = 0.003
+
+
+class Stops(Enum):
+    """Where a caller is stopped."""
+
+    NOWHERE = "nowhere"
+    COMMITS = "before each transaction and before its commit"
+    STATEMENTS = "before each transaction and after each statement"
 
 
 class Caller:
     """One of them: it goes on only when it is told to."""
 
-    def __init__(self, pool: AsyncPool) -> None:
+    def __init__(self, pool: AsyncPool, stops: Stops = Stops.COMMITS) -> None:
         self.pool = cast(AsyncPool, _SteppedPool(pool, self))
+        self.stops = stops
         self.pid: int | None = None
         """Of the server's process that works for it."""
         self._parked = asyncio.Event()
@@ -27,6 +43,7 @@ class Caller:
     def start(self, work: Callable[[], Awaitable[Any]]) -> "asyncio.Future[Any]":
         """Begin; the first stop is before the first transaction."""
         self._work = asyncio.ensure_future(work())
+        self._work.add_done_callback(lambda _: self._parked.set())
         return self._work
 
     @property
@@ -36,6 +53,8 @@ class Caller:
 
     async def stop(self) -> None:
         """Wait here until told to go on."""
+        if self.stops is Stops.NOWHERE:
+            return
         self._parked.set()
         await self._go.wait()
         self._go.clear()
@@ -51,8 +70,9 @@ class Caller:
     async def settled(self, observer: psycopg.AsyncConnection[Any]) -> bool:
         """Wait until it stands at a stop or is over; False when it waits for a lock."""
         while not (self.over or self._parked.is_set()):
-            await asyncio.sleep(GLANCE_SECONDS)
-            if self.pid is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._parked.wait(), GLANCE_SECONDS)
+            if self.pid is not None and not self._parked.is_set():
                 cursor = await observer.execute("SELECT pg_blocking_pids(%s) <> '{}'", (self.pid,))
                 if await cursor.fetchone() == (True,):
                     return False
@@ -84,22 +104,66 @@ class _SteppedPool:
     async def connection(self, timeout: float | None = None) -> AsyncIterator[PipedConnection]:  # noqa: ASYNC109 — psycopg's name
         """Lend a connection for one transaction, with a stop before it and one before its commit."""
         await self._caller.stop()
-        async with self._pool.connection(timeout) as lent:
-            connection = cast(PipedConnection, lent)
+        async with self._pool.connection(timeout) as connection:
             self._caller.pid = connection.info.backend_pid
             whole = connection.piped
 
             @asynccontextmanager
             async def piped() -> AsyncIterator[None]:
+                connection.cursor_factory = PipedCursor
                 async with whole():
-                    yield
-                    if connection.pipe is not None:
+                    if connection.pipe is not None and self._caller.stops is Stops.STATEMENTS:
                         await connection.pipe.answers()
-                    await self._caller.stop()
+                        connection.pipe = _SteppedPipe(connection, self._caller)
+                    yield
+                    if connection.pipe is not None and self._caller.stops is Stops.COMMITS:
+                        await connection.pipe.answers()
+                        await self._caller.stop()
 
             connection.piped = piped  # type: ignore[method-assign]
+            if self._caller.stops is Stops.STATEMENTS:
+                connection.cursor_factory = _stepped_cursor(self._caller)
             try:
                 yield connection
             finally:
                 del connection.piped
+                connection.cursor_factory = PipedCursor
                 self._caller.pid = None
+
+
+class _SteppedPipe(Pipe):
+    """Sends each statement by itself and stops when it has been answered."""
+
+    def __init__(self, connection: PipedConnection, caller: Caller) -> None:
+        super().__init__(connection)
+        self._caller = caller
+        self._unsent: deque[tuple[Any, ...]] = deque()
+
+    def send(self, *statement: Any) -> None:
+        """Keep a statement until somebody asks for answers."""
+        self._unsent.append(statement)
+
+    async def answers(self) -> None:
+        """Send what is there one by one."""
+        while self._unsent:
+            super().send(*self._unsent.popleft())
+            await super().answers()
+            await self._caller.stop()
+        await super().answers()
+
+    async def commit(self) -> None:
+        """Send what is there one by one, then commit."""
+        await self.answers()
+        await super().commit()
+
+
+def _stepped_cursor(caller: Caller) -> type[PipedCursor]:
+    """Return cursors, for transactions that are not piped, that stop after each statement."""
+
+    class SteppedCursor(PipedCursor):
+        async def execute(self, *statement: Any, **how: Any) -> Self:
+            await super().execute(*statement, **how)
+            await caller.stop()
+            return self
+
+    return SteppedCursor

@@ -131,12 +131,21 @@ def test_a_release_costs_nothing_and_is_dispatched_at_once() -> None:
     assert (world.node("a").retries_used, world.node("a").losses_used) == (0, 0)
 
 
-@pytest.mark.parametrize("state", [AttemptState.RELEASED, AttemptState.REVOKED])
-def test_an_attempt_that_was_given_back_without_a_result_is_replaced_at_no_cost(state: AttemptState) -> None:
+def test_an_attempt_that_was_revoked_is_replaced_at_no_cost() -> None:
+    world = retrying(max_retries=0, max_losses=0)
+    world.claim("a")
+    world.set_attempt("a", state=AttemptState.REVOKED)
+    assert world.tick(0).dispatches[0].attempt == 1
+
+
+@pytest.mark.parametrize("state", [AttemptState.RELEASED, AttemptState.REPORTED])
+def test_an_attempt_that_ended_by_a_report_waits_for_its_result(state: AttemptState) -> None:
+    """It was read before its result was in the inbox: taken for lost, the result would find another attempt."""
     world = retrying(max_retries=0, max_losses=0)
     world.claim("a")
     world.set_attempt("a", state=state)
-    assert world.tick(0).dispatches[0].attempt == 1
+    assert world.tick(0).dispatches == ()
+    assert world.node("a").status is NodeStatus.RUNNING
 
 
 def test_an_attempt_that_vanished_is_a_loss() -> None:

@@ -1,0 +1,231 @@
+"""Plays one act in a gap of another, brings the jobs to their end as loops and workers do, and says what is wrong."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+from psycopg.rows import dict_row
+
+from core.statuses import ATTEMPT_FINAL, JOB_FINAL
+from repositories.database import AsyncPool
+from services.slots import SlotService
+from tests.support.engine import Engine, workflows_of
+from tests.support.gaps.acts import ACTS, loop_of
+from tests.support.gaps.scenes import CLOCK, SOURCES, Scene, good, prepare
+from tests.support.stepping import Caller, Stops
+
+ROUNDS: Final = 60
+MOST_STATEMENTS: Final = 60
+OVERSLEPT: Final = """
+SELECT j.job_id, j.wake_at - t.timer AS late, t.node_id FROM dagapp.dag_jobs AS j CROSS JOIN LATERAL (
+    SELECT node_id, not_before AS timer FROM dagapp.dag_node_states WHERE job_id = j.job_id AND status = 'WAITING'
+    UNION ALL
+    SELECT node_id, redispatch_at FROM dagapp.dag_attempts WHERE job_id = j.job_id AND state = 'queued'
+) AS t
+WHERE j.job_id = ANY(%s) AND j.status = 'RUNNING' AND j.paused_at IS NULL AND t.timer IS NOT NULL
+    AND NOT EXISTS (SELECT FROM dagapp.dag_settings WHERE value = 'true'::jsonb)
+    AND (j.wake_at IS NULL OR j.wake_at > greatest(t.timer, j.updated_at) + interval '1 second')
+"""
+NEXT: Final = """
+SELECT extract(epoch FROM min(wake_at) - dagapp.clock())::float8 AS seconds,
+    EXISTS (SELECT FROM dagapp.dag_task_results WHERE job_id = ANY(%(jobs)s) AND NOT processed)
+    OR EXISTS (SELECT FROM dagapp.dag_commands WHERE job_id = ANY(%(jobs)s) AND processed_at IS NULL)
+    OR EXISTS (SELECT FROM dagapp.dag_slots WHERE job_id = ANY(%(jobs)s) AND granted_at IS NOT NULL AND NOT noticed)
+    AS now
+FROM dagapp.dag_jobs WHERE job_id = ANY(%(jobs)s) AND status IN ('PENDING', 'RUNNING')
+"""
+LEFT_OVER: Final = """
+SELECT 'slot ' || holder AS what FROM dagapp.dag_slots WHERE job_id = ANY(%(jobs)s)
+UNION ALL SELECT 'command ' || kind FROM dagapp.dag_commands WHERE job_id = ANY(%(jobs)s) AND processed_at IS NULL
+UNION ALL SELECT 'message ' || message_id FROM dagqueue.messages
+    WHERE task_id = ANY(SELECT task_id FROM dagapp.dag_attempts WHERE job_id = ANY(%(jobs)s))
+UNION ALL SELECT 'attempt ' || task_id || ' ' || state FROM dagapp.dag_attempts
+    WHERE job_id = ANY(%(jobs)s) AND state <> ALL(%(final)s)
+UNION ALL SELECT 'node ' || node_id || ' ' || status FROM dagapp.dag_node_states
+    WHERE job_id = ANY(%(jobs)s) AND status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED', 'CANCELLED')
+UNION ALL SELECT 'fan-out ' || node_id || ' ' || state || ' ' || active FROM dagapp.dag_fan_outs
+    WHERE job_id = ANY(%(jobs)s) AND (state <> 'done' OR active <> 0)
+"""
+EMPTIED: Final = """
+TRUNCATE dagapp.dag_jobs, dagapp.dag_task_results, dagapp.dag_job_events, dagapp.dag_settings, dagapp.dag_slots,
+    dagapp.dag_limits, dagapp.dag_commands, dagqueue.messages CASCADE
+"""
+
+
+@dataclass(slots=True)
+class Played:
+    """What came of one act in a gap of another."""
+
+    gaps: int
+    """How often the first act stopped."""
+    waited: bool
+    """Whether the second had to wait for the first."""
+    wrong: list[str]
+
+
+class Stage:
+    """One database on which many scenes are played."""
+
+    def __init__(self, pool: AsyncPool, admin_pool: AsyncPool, observer: AsyncConnection[Any]) -> None:
+        self._pool = pool
+        self._observer = observer
+        self._workflows = workflows_of(*SOURCES)
+        self.admin = self._engine(admin_pool)
+        others = [self._engine(pool, owner) for owner in ("owner-1", "owner-2")]
+        self._loops = [loop_of(engine, str(engine.owner_id)) for engine in others]
+
+    async def build(self) -> None:
+        """Give the database its clock, and let the first instance be dead for whoever asks."""
+        await self.admin.query(CLOCK)
+        await self.admin.query(
+            "INSERT INTO dagapp.dag_orchestrators (owner_id, host, pid, build_id, state)"
+            " VALUES ('owner-1', 'here', 1, 'build', 'stopped')"
+        )
+
+    async def clear(self) -> None:
+        """Forget what a scene that went wrong has left."""
+        await self.admin.query(EMPTIED)
+
+    def _engine(self, pool: AsyncPool, owner_id: str = "owner-1") -> Engine:
+        return Engine(pool, self._workflows, owner_id=owner_id)
+
+    async def play(self, kind: str, time: str, first: str, second: str, gap: int) -> Played:
+        """Let the second act run in a gap of the first: 0 lies before all of its statements."""
+        scene = await prepare(self.admin, kind, time, self._go_on)
+        one, other = Caller(self._pool, Stops.STATEMENTS), Caller(self._pool, Stops.NOWHERE)
+        act = one.start(lambda: ACTS[first](scene, self._engine(one.pool)))
+        await one.settled(self._observer)
+        for _ in range(gap):
+            await one.step(self._observer)
+        gaps, waited = gap, False
+        if not one.over:
+            asked = other.start(lambda: ACTS[second](scene, self._engine(other.pool)))
+            waited = not await other.settled(self._observer)
+            gaps += await self._finish(one, other)
+            self._note(scene, second, asked)
+        self._note(scene, first, act)
+        await self._drive(scene)
+        return Played(gaps, waited, [*scene.wrong, *[found async for found in self._faults(scene, {first, second})]])
+
+    async def _finish(self, one: Caller, other: Caller) -> int:
+        """Let both come to their ends; return how often the first stopped on the way."""
+        stopped = 0
+        for _ in range(MOST_STATEMENTS):
+            if not one.over:
+                stopped += await one.step(self._observer)
+            await other.settled(self._observer)
+            if one.over and other.over:
+                return stopped
+        raise AssertionError("they do not come to an end")
+
+    def _note(self, scene: Scene, name: str, call: "asyncio.Future[Any]") -> None:
+        if (error := call.exception()) is not None:
+            scene.wrong.append(f"{name} raised {type(error).__name__}: {error} ({error.__cause__!r})")
+
+    async def _drive(self, scene: Scene) -> None:
+        """Bring the jobs to their end: loops do what is due, workers what they get; else time goes on."""
+        for _ in range(ROUNDS):
+            await self._go_on()
+            await SlotService(self._pool).sweep()
+            await self.admin.pauses.release_held()
+            jobs = await scene.family()
+            rows = await self.admin.query("SELECT status, paused_at FROM dagapp.dag_jobs WHERE job_id = ANY(%s)", jobs)
+            if all(row["status"] in JOB_FINAL for row in rows) and not scene.held:
+                left = await self.admin.query("SELECT holder FROM dagapp.dag_slots WHERE job_id = ANY(%s)", jobs)
+                if not left:
+                    await scene.receive(self.admin)
+                    return
+            for row in await self.admin.query(OVERSLEPT, jobs):
+                scene.wrong.append(f"overslept {row}")
+            if await self._work(scene) or await self._resume(scene):
+                continue
+            async with self.admin.pool.connection() as conn, conn.cursor(row_factory=dict_row) as cursor:
+                await cursor.execute(NEXT, {"jobs": jobs})
+                (row,) = await cursor.fetchall()
+            if row["now"]:
+                continue
+            if row["seconds"] is None and not all(row["status"] in JOB_FINAL for row in rows):
+                scene.wrong.append("nothing will ever happen")
+                return
+            await scene.forward(max(row["seconds"] or 30.0, 0.0) + 0.1)
+        scene.wrong.append("it does not come to an end")
+
+    async def _go_on(self) -> None:
+        """Let loops do what is due."""
+        for loop in self._loops:
+            loop.wake(unowned=True)
+            await loop.step()
+
+    async def _work(self, scene: Scene) -> bool:
+        """Run what is leased, and take what waits; return whether there was anything."""
+        held, scene.held = scene.held, []
+        if held:
+            scene.note(await scene.worker(self.admin).report(*map(good, held)))
+        return bool(await scene.receive(self.admin) or held)
+
+    async def _resume(self, scene: Scene) -> bool:
+        """Let go on what is paused; return whether anything was."""
+        switches = await self.admin.query("SELECT key FROM dagapp.dag_settings WHERE value = 'true'::jsonb")
+        if switches:
+            await self.admin.pause("all", on=False)
+        paused = await self.admin.query(
+            "SELECT job_id FROM dagapp.dag_jobs WHERE job_id = ANY(%s) AND paused_at IS NOT NULL"
+            " AND status IN ('PENDING', 'RUNNING')",
+            await scene.family(),
+        )
+        for row in paused:
+            await self.admin.order(row["job_id"], "resume")
+        return bool(switches or paused)
+
+    async def _faults(self, scene: Scene, acts: set[str]) -> Any:
+        """Yield what is wrong with jobs that have ended."""
+        jobs = await scene.family()
+        may_end = {"COMPLETED", "CANCELLED"} if "cancel" in acts else {"COMPLETED"}
+        for row in await self.admin.query(
+            "SELECT job_id, status, error, outputs FROM dagapp.dag_jobs WHERE job_id = ANY(%s)", jobs
+        ):
+            if row["status"] not in may_end:
+                yield f"job {row['job_id']} is {row['status']}: {row['error']}"
+            elif row["status"] == "COMPLETED" and row["outputs"] and row["outputs"].get("n", 5) != 5:
+                yield f"job {row['job_id']} counted {row['outputs']}"
+        keys = {"jobs": jobs, "final": list(ATTEMPT_FINAL)}
+        async with self.admin.pool.connection() as conn:
+            cursor = await conn.execute(LEFT_OVER, keys)
+            for (what,) in await cursor.fetchall():
+                yield f"left over: {what}"
+        for fault in await self._result_faults(jobs, cancelled="cancel" in acts):
+            yield fault
+        for name, tasks in (("granted", scene.granted), ("applied", scene.applied)):
+            for task, times in Counter(tasks).items():
+                if times > 1:
+                    yield f"{task} was {name} {times} times"
+        for fault in await self._event_faults(jobs):
+            yield fault
+
+    async def _result_faults(self, jobs: list[str], *, cancelled: bool) -> list[str]:
+        rows = await self.admin.query(
+            "SELECT r.task_id, r.processed, r.disposition, a.state FROM dagapp.dag_task_results AS r"
+            " JOIN dagapp.dag_attempts AS a USING (task_id) WHERE r.job_id = ANY(%s)",
+            jobs,
+        )
+        return [f"result {row}" for row in rows if _is_wrong(row, cancelled=cancelled)]
+
+    async def _event_faults(self, jobs: list[str]) -> list[str]:
+        rows = await self.admin.query(
+            "SELECT job_id, task_id, event_type, count(*) AS n FROM dagapp.dag_job_events WHERE job_id = ANY(%s)"
+            " AND event_type IN ('node_completed', 'job_completed', 'job_cancelled', 'job_failed')"
+            " GROUP BY job_id, task_id, node_id, event_type HAVING count(*) > 1",
+            jobs,
+        )
+        return [f"twice: {row}" for row in rows]
+
+
+def _is_wrong(result: Mapping[str, Any], *, cancelled: bool) -> bool:
+    """Return whether a result of an attempt that ended by it was not applied, or another was."""
+    if not result["processed"] or result["disposition"] == "poison":
+        return True
+    in_time = result["state"] in {"reported", "released"}
+    return not cancelled and (result["disposition"] == "applied") != in_time
