@@ -16,6 +16,7 @@
         ├── Throttled          THROTTLED, QUOTA_EXCEEDED
         ├── DatabaseUnavailable    DATABASE_UNAVAILABLE
         └── StorageUnavailable     STORAGE_UNAVAILABLE
+            └── BlobDamaged        likewise; of a stored value it is PAYLOAD_CORRUPT
 
 `HTTP` status codes are not known here; one table at the edge maps codes to them.
 """
@@ -189,3 +190,7 @@ class DatabaseUnavailable(TransientError):
 
 class StorageUnavailable(TransientError):
     code = "STORAGE_UNAVAILABLE"
+
+
+class BlobDamaged(StorageUnavailable):
+    """The storage answers, but with other bytes than were stored; it may have been the way."""

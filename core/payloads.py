@@ -85,6 +85,11 @@ def verify(ref: PayloadRef, size_bytes: int, sha256: str) -> None:
         )
 
 
+def damaged(ref: PayloadRef) -> PayloadLost:
+    """Return the error for a blob whose storage itself finds that it is not what was stored."""
+    return PayloadLost(f"the stored value {ref.blob} is damaged", field=ref.blob)
+
+
 def missing(ref: PayloadRef) -> PayloadLost:
     """Return the error for a blob that is not there."""
     return PayloadLost(f"the stored value {ref.blob} is not there any more", code="PAYLOAD_MISSING", field=ref.blob)

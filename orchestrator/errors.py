@@ -196,10 +196,12 @@ class ErrorBoundary:
         try:
             await self._app(scope, receive, note)
         except Exception as error:
-            response = internal(error, scope["path"])
             if began:
+                broken = error.__cause__ or error  # the framework's complaint that it is too late for an answer
+                code = broken.detail.code if isinstance(broken, GeodagError) else "INTERNAL"
+                log.error("answer broke off", extra={"code": code, "path": scope["path"], "reason": str(broken)})
                 raise
-            await response(scope, receive, send)
+            await internal(error, scope["path"])(scope, receive, send)
 
 
 def install(app: FastAPI) -> None:

@@ -17,7 +17,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from core.ports import BlobRef
 
 KEPT: Final = 10_000
-SKEW: Final = timedelta(minutes=1)
+SKEW: Final = timedelta(minutes=5)
 """By which clocks may differ."""
 KEY_LIVES: Final = 4
 """A user delegation key lives as long as so many signatures, and signs until only one of them fits in."""

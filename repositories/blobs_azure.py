@@ -22,7 +22,7 @@ from azure.core.exceptions import AzureError, HttpResponseError, ResourceExistsE
 from azure.storage.blob import BlobBlock, BlobProperties, ContentSettings
 from azure.storage.blob.aio import BlobClient, BlobServiceClient, ContainerClient, ExponentialRetry
 
-from core.errors import Conflict, DataError, ParameterInvalid, StorageUnavailable
+from core.errors import BlobDamaged, Conflict, DataError, ParameterInvalid, StorageUnavailable
 from core.ports import BlobEntry, BlobFolder, BlobInfo, BlobRef, GdalSource
 from repositories.blob_errors import code_of, kind_of, taken, translated
 from repositories.blob_names import CONTAINERS, check_name, located
@@ -164,20 +164,21 @@ class AzureBlobRepository:
         """Yield a blob's bytes in order; the next parts are on their way meanwhile.
 
         Raises:
-            StorageUnavailable: also when a whole blob is not what was stored.
+            BlobDamaged: A whole blob is not what was stored; its last part is not given away then.
         """
         found = await self._properties(ref)
         end = found.size if length is None else min(found.size, start + length)
         whole = start == 0 and end == found.size
         expected = found.content_settings.content_md5 if whole else None
-        digest = hashlib.md5(usedforsecurity=False)
+        digest, left = hashlib.md5(usedforsecurity=False), end - start
         async with aclosing(self._ranges(ref, found, start, end)) as parts:
             async for part in parts:
+                left -= len(part)
                 if expected is not None:
                     await asyncio.to_thread(digest.update, part)
+                    if not left and digest.digest() != bytes(expected):
+                        raise BlobDamaged(f"the bytes of blob {ref} are not those that were stored", value=str(ref))
                 yield part
-        if expected is not None and digest.digest() != bytes(expected):
-            raise StorageUnavailable(f"the bytes of blob {ref} are not those that were stored", value=str(ref))
 
     async def folders(self, container: str, prefix: str) -> Sequence[BlobFolder]:
         """Return the folders directly under a prefix, each with the time of its newest blob at any depth."""

@@ -10,13 +10,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from core.errors import Conflict, DataError
+from core.errors import BlobDamaged, Conflict, DataError
 from core.payloads import (
     CONTAINER,
     MAX_BYTES,
     PREFIX,
     PayloadRef,
     ValueTooLarge,
+    damaged,
     decode,
     job_prefix,
     missing,
@@ -77,6 +78,8 @@ class PayloadStore:
             data = await self._blobs.read(_place(ref), ref.size_bytes + 1)
         except DataError as error:
             raise missing(ref) from error
+        except BlobDamaged as error:
+            raise damaged(ref) from error
         verify(ref, len(data), hashlib.sha256(data).hexdigest())
         return data
 
@@ -106,6 +109,8 @@ class PayloadStore:
                 held = part
         except DataError as error:
             raise missing(ref) from error
+        except BlobDamaged as error:
+            raise damaged(ref) from error
         verify(ref, counted.size_bytes, counted.digest.hexdigest())
         yield held
 
@@ -128,12 +133,14 @@ class PayloadStore:
         """Return a local file with the blob's bytes, not verified; downloads into `scratch` where it is not local.
 
         Raises:
-            PayloadLost: PAYLOAD_MISSING.
+            PayloadLost: it is missing, or the storage itself finds it damaged.
         """
         try:
             return await self._blobs.stage(_place(ref), scratch)
         except DataError as error:
             raise missing(ref) from error
+        except BlobDamaged as error:
+            raise damaged(ref) from error
 
     async def jobs(self) -> Mapping[str, datetime]:
         """Return the jobs that have stored values, also those that do not exist, and when the last one came."""

@@ -69,6 +69,8 @@ def install(app: FastAPI) -> None:
 async def _on_geodag_error(request: Request, error: GeodagError) -> Response:
     if HTTP_STATUS.get(error.detail.code, HTTPStatus.INTERNAL_SERVER_ERROR) < HTTPStatus.INTERNAL_SERVER_ERROR:
         return problem(error.detail, request.url.path)
+    if isinstance(error, StorageUnavailable):  # which may name the blob
+        return await _on_unreadable(request, error)
     return _logged(request, error, error.detail)
 
 

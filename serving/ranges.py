@@ -1,7 +1,7 @@
 """A blob by byte ranges, whose refusals are problem details like every other."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote
@@ -73,8 +73,16 @@ class RangedBlob(Response):
         if scope["method"] == "HEAD":
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             return await send({"type": "http.response.body", "body": b""})
-        body = self._blobs.stream(self._info.ref, start, end - start)
+        parts = self._blobs.stream(self._info.ref, start, end - start)
+        first = await anext(parts, b"")  # what cannot be read is an error and no answer that breaks off
+        body = _joined(first, parts)
         return await StreamingResponse(body, self.status_code, dict(self.headers))(scope, receive, send)
+
+
+async def _joined(first: bytes | str, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes | str]:
+    yield first
+    async for part in parts:
+        yield part
 
 
 def _refusal(wanted: str, status: HTTPStatus, scope: Scope) -> Response:

@@ -1,7 +1,7 @@
-"""The values of jobs for operators, however large: stored ones are streamed, never held."""
+"""The values of jobs for operators, however large: what is more than a request may hold is streamed, never held."""
 
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
@@ -17,6 +17,8 @@ from repositories.database import transaction
 from repositories.jobs import JobRepository
 from repositories.nodes import NodeRepository
 
+HELD_BYTES: Final = 4 << 20
+"""Values of at most that are read whole first, so that what is damaged is told by its code."""
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], route_class=StrictRoute)
 
 
@@ -70,12 +72,17 @@ async def _node(request: Request, job_id: str, node_id: str) -> tuple[Context, N
 
 
 async def _answer(ctx: Context, value: Any, ref: Any, nothing: str) -> Response:
-    """Return a value from its row or from its blob; what cannot be read is an error before the first byte."""
+    """Return a value from its row or from its blob; what is not there is an error before the first byte.
+
+    An answer whose value turns out damaged after that breaks off before its last byte.
+    """
     if ref is None:
         if value is None:
             raise NotFound(nothing)
         return Response(canonical_json(value), media_type="application/json")
     stored = PayloadRef.model_validate(ref)
+    if stored.size_bytes <= HELD_BYTES:
+        return Response(await ctx.desk.store.get(stored), media_type="application/json")
     parts = ctx.desk.store.stream(stored)
     first = await anext(parts, b"")
     headers = {"Content-Length": str(stored.size_bytes)}

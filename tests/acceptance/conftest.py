@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.stack.cluster import LOCAL_CONFIG
-from cli.stack.layout import REPOSITORY, Shape
+from cli.stack.layout import REPOSITORY, BlobsKind, Shape
 from cli.stack.stack import Stack
 from tests.acceptance.platform import Platform
 from tests.support import spec_workflows
@@ -26,6 +26,8 @@ CANARY_WORKFLOW, CANARY_NODE = "canary_ingest", "canary_3f9a1c"
 """A raster ingest whose nodes have names that stand nowhere else."""
 SMALL_TILES = "small_tiles"
 """A tiled raster ingest that cuts everything, into tiles of 512 pixels."""
+LARGE_ABOVE_MB = 500 if BLOBS is BlobsKind.FOLDERS else 100
+"""Where the second workflow of the specification begins to cut; a far storage sends each task all of these bytes."""
 BROKEN_WORKFLOW = "workflow_id: broken\nnodes: [this is not a mapping\n"
 
 
@@ -53,7 +55,7 @@ def platform(home: Path) -> Iterator[Platform]:
     (workflows / "canary.yaml").write_text(canary_workflow((workflows / "raster_ingest.yaml").read_text()))
     (workflows / "small_tiles.yaml").write_text(small_tiles_workflow((workflows / "raster_tiled.yaml").read_text()))
     (workflows / "raster_processing.yaml").write_text(spec_workflows.structure())
-    (workflows / "raster_tiled_processing.yaml").write_text(spec_workflows.tiled())
+    (workflows / "raster_tiled_processing.yaml").write_text(spec_workflows.tiled(LARGE_ABOVE_MB))
     journal = home / "journal.txt"
     overrides = hurried(journal)
     overrides["orchestrator"]["WORKFLOWS_DIR"] = str(workflows)

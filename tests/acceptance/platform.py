@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -13,13 +14,14 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from cli.stack.cluster import Cluster
-from cli.stack.layout import BlobsKind
+from cli.stack.layout import BlobsKind, QueueKind
 from cli.stack.stack import Stack
 from core.identity import CALLER_HEADER, SERVICE_HEADER
 from tests.support import azurite_server
-from tests.support.adapters import BLOBS
+from tests.support.service_bus import sent
 from tests.support.waiting import wait_until
 
 Json = dict[str, Any]
@@ -221,16 +223,38 @@ class Platform:
 
     def blob_names(self) -> list[str]:
         """Return every blob there is, as container/name."""
-        if BLOBS is BlobsKind.AZURITE:
+        if self.stack.shape.blobs is BlobsKind.AZURITE:
             return asyncio.run(azurite_server.names(self.stack.plan.azurite))
         blobs = self.stack.home.blobs
         return sorted(str(path.relative_to(blobs)) for path in blobs.rglob("*") if path.is_file())
 
+    def put_blob(self, path: str, source: Path) -> None:
+        """Put a local file where others drop theirs; the file itself may be gone afterwards."""
+        if self.stack.shape.blobs is BlobsKind.AZURITE:
+            azurite_server.store(self.stack.plan.azurite, path, source)
+            return
+        target = self.stack.home.blobs / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(source, target)
+
     def blob(self, path: str, scratch: Path) -> Path:
         """Return a blob as a local file."""
-        if BLOBS is BlobsKind.FOLDERS:
+        if self.stack.shape.blobs is BlobsKind.FOLDERS:
             return self.stack.home.blobs / path
         return asyncio.run(azurite_server.fetched(self.stack.plan.azurite, path, scratch))
+
+    def send(self, queue: str, messages: Mapping[str, Json]) -> None:
+        """Put messages of nobody's making into a queue, by their ids; as whoever may send there."""
+        if self.stack.shape.queue is QueueKind.SERVICEBUS:
+            environment = self.stack.plan.spec("orchestrator-1").environment
+            asyncio.run(sent(environment, queue, messages))
+            return
+        for message_id, body in messages.items():
+            self.rows(
+                "INSERT INTO dagqueue.messages (message_id, queue, priority, task_id, body)"
+                " VALUES (%s, %s, 9, %s, %s) RETURNING message_id",
+                message_id, queue, message_id, Jsonb(body),
+            )  # fmt: skip
 
     def worker_of(self, request_id: str, node_id: str) -> str | None:
         """Return the part that holds the lease of a request's node right now."""

@@ -145,12 +145,7 @@ def dead_letter(platform: Platform) -> None:
         queue="functionapp-tasks", params={"note": "dead"}, timeout_seconds=5, token=TOKEN,
     )  # fmt: skip
     bodies = {"canary-1": message.model_dump(mode="json"), "canary-2": {"token": TOKEN, "nonsense": True}}
-    for name, body in bodies.items():
-        platform.rows(
-            "INSERT INTO dagqueue.messages (message_id, queue, priority, task_id, body)"
-            " VALUES (%s, 'functionapp-tasks', 9, %s, %s) RETURNING message_id",
-            name, name, Jsonb(body),
-        )  # fmt: skip
+    platform.send("functionapp-tasks", bodies)
     taken = "SELECT count(*) FROM dagapp.dag_dead_letters WHERE message_id LIKE 'canary-%%' AND %s"
     wait_until(lambda: platform.value(taken, True) == 2, "the letters are taken over", 30)
 
@@ -223,6 +218,7 @@ def test_no_canary_is_found_where_it_must_not_be(platform: Platform, partner: Pa
             [str(platform.stack.home.root)],
             {"answers": answers, "webhooks": hooks, "database": stored, "logs": ours},
         ),
+        ("bearer tokens", ["eyJ"], {"answers": answers, "webhooks": hooks, "logs": said, "database": stored}),
         ("signed links", ["sig=", "skoid="], {"answers": answers, "webhooks": hooks, "database": items(platform)}),
     ):
         assert len(canaries) > 0
@@ -236,8 +232,10 @@ def test_no_canary_is_found_where_it_must_not_be(platform: Platform, partner: Pa
 
 def secrets_of(platform: Platform) -> list[str]:
     """Return everything secret of the stack."""
-    made = platform.stack.credentials
-    return [*made.keys.values(), *made.passwords.values(), made.upload_key, made.secrets_key]
+    made, known = platform.stack.credentials, platform.stack.plan.identities
+    ours = [made.upload_key, made.secrets_key, made.storage_key, made.service_bus_key]
+    headers = [] if known is None else [one.header for one in known.identities.values()]
+    return [*made.keys.values(), *made.passwords.values(), *ours, *headers]
 
 
 def items(platform: Platform) -> str:

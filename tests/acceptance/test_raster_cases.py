@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from cli.stack.layout import BlobsKind
-from tests.acceptance.platform import BLOBS, Answer, Json, Platform, http
+from tests.acceptance.platform import Answer, Json, Platform, http
+from tests.support.adapters import BLOBS
 from tests.support.raster_cases import everything
 from tests.support.raster_cases.case import Case, read_manifest
 from tests.support.raster_cases.seen import Seen

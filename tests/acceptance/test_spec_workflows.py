@@ -1,31 +1,34 @@
 """The raster workflows of the specification run: small rasters one way, large ones the other."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import rasterio
 
+from tests.acceptance.conftest import LARGE_ABOVE_MB
 from tests.acceptance.platform import Json, Platform
 from tests.acceptance.rasters import geotiff
 from tests.support.waiting import wait_until
 
 HEIGHT, WIDTH = 600, 700
-LARGE_MB = 501
+LARGE_MB = LARGE_ABOVE_MB + 1
 """Of the file that is large; what follows the raster in it is a hole."""
 PIXELS = np.random.default_rng(3).normal(0, 1, (8, HEIGHT, WIDTH))
 
 
 @pytest.fixture(scope="module")
-def sources(platform: Platform) -> Json:
+def sources(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Json:
     """Return blob names of a small raster, and of one in a file that seems to be large."""
-    folder = platform.stack.home.blobs / "bronze" / "spec"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = tmp_path_factory.mktemp("spec")
     content = geotiff(PIXELS, crs="EPSG:3857")
     for name in ("small", "large"):
         (folder / f"{name}.tif").write_bytes(content)
     os.truncate(folder / "large.tif", LARGE_MB * 1_000_000)
+    for name in ("small", "large"):
+        platform.put_blob(f"bronze/spec/{name}.tif", folder / f"{name}.tif")
     return {"container_name": "bronze", "small": "spec/small.tif", "large": "spec/large.tif"}
 
 
@@ -50,12 +53,12 @@ FA, DOCKER = "process_fa", "process_docker"
 
 @pytest.mark.parametrize(("size", "way", "other"), [("small", FA, DOCKER), ("large", DOCKER, FA)])
 def test_raster_processing_takes_the_way_of_the_size(
-    platform: Platform, sources: Json, size: str, way: str, other: str
+    platform: Platform, sources: Json, tmp_path: Path, size: str, way: str, other: str
 ) -> None:
     inputs = {"container_name": "bronze", "blob_name": sources[size], "output_prefix": f"silver/spec/{size}"}
     outputs, nodes = run(platform, "raster_processing", inputs)
     assert (nodes[way], nodes[other], outputs[other]) == ("COMPLETED", "SKIPPED", None)
-    with rasterio.open(platform.stack.home.blobs / outputs[way]) as cog:
+    with rasterio.open(platform.blob(outputs[way], tmp_path)) as cog:
         np.testing.assert_array_equal(cog.read(), PIXELS)
 
 

@@ -17,10 +17,14 @@ from cli.stack.processes import ProcessId
 from cli.stack.stack import read_state
 from tests.acceptance.platform import Json, http
 from tests.acceptance.rasters import geotiff, terrain
-from tests.support.adapters import QUEUE
+from tests.support.adapters import BLOBS, IDENTITY, QUEUE
 from tests.support.waiting import wait_until
 
-PARTS = Shape(queue=QUEUE).part_names
+SHAPE = Shape(queue=QUEUE, blobs=BLOBS, identity=IDENTITY)
+PARTS = SHAPE.part_names
+MORTAL = tuple(name for name in PARTS if name != "azurite")
+"""Azurite writes down every few seconds what it has taken; killed, it forgets blobs, as no storage account does. In
+tests/azure/test_outages.py it ends in order."""
 
 
 class Terminal:
@@ -86,13 +90,13 @@ def test_every_killed_part_comes_back_and_no_job_is_lost(terminal: Terminal) -> 
     raster = terminal.home / "a.tif"
     raster.write_bytes(geotiff(terrain()))
     submitted = json.loads(terminal.run("submit", str(raster), "--dataset", "kill", "--resource", "all", "--json"))
-    before = {name: terminal.part(name) for name in PARTS}
+    before = {name: terminal.part(name) for name in MORTAL}
     for identity in before.values():
         assert identity is not None
         os.kill(identity.pid, signal.SIGKILL)
 
     def replaced() -> bool:
-        now = {name: terminal.part(name) for name in PARTS}
+        now = {name: terminal.part(name) for name in MORTAL}
         return all(identity is not None and identity != before[name] for name, identity in now.items())
 
     wait_until(replaced, "every part replaced", 60)

@@ -2,15 +2,19 @@
 
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
+from azure.storage.blob import ContentSettings
 from pydantic import SecretStr
 
 from cli.stack.azurite import Azurite
-from core.errors import ParameterInvalid
+from core.errors import BlobDamaged, ParameterInvalid
+from core.payloads import PayloadLost, PayloadRef
 from core.ports import BlobRef, BlobRepository
-from repositories.blobs_azure import AzureBlobRepository, connect
+from repositories.blobs_azure import PART_BYTES, AzureBlobRepository, connect
 from repositories.managed_identity import ManagedIdentity
+from repositories.payloads import PayloadStore
 from tests.peers.identity.server import IdentityPeer
 from tests.support.azurite_server import of_zones
 from tests.support.blob_contract import BlobContract
@@ -76,3 +80,29 @@ async def test_an_address_in_our_own_accounts_is_a_blob_and_no_other(
             blobs.locate(path)
         assert "sig" not in str(refused.value)
     await blobs.close()
+
+
+@pytest.mark.parametrize("size", [1000, PART_BYTES + 1000], ids=["one part", "parts"])
+async def test_what_the_storage_itself_finds_damaged_keeps_its_last_part_and_is_a_lost_value(
+    azurite: Azurite, zones: None, tmp_path: Path, size: int
+) -> None:
+    blobs = connect(azurite.connection_string, signature_seconds=60)
+    data = b'"' + b"y" * (size - 2) + b'"'
+    ref = await PayloadStore(blobs).put("payloads/j/values/", data)
+    await spoil(blobs, ref)
+    parts = blobs.stream(BlobRef("silver", ref.blob))
+    assert [len(await anext(parts)) for _ in range(size // PART_BYTES)] == [PART_BYTES] * (size // PART_BYTES)
+    with pytest.raises(BlobDamaged):
+        await anext(parts)
+    store = PayloadStore(blobs)
+    for reading in (store.check(ref), store.stage(ref, tmp_path), store.put("payloads/j/values/", data)):
+        with pytest.raises(PayloadLost) as told:
+            await reading
+        assert (told.value.detail.code, told.value.detail.field) == ("PAYLOAD_CORRUPT", ref.blob)
+    await blobs.close()
+
+
+async def spoil(blobs: AzureBlobRepository, ref: PayloadRef) -> None:
+    """Give a blob the digest of other bytes, as it has when its own have changed."""
+    blob = blobs.accounts["silver"].service.get_blob_client("silver", ref.blob)
+    await blob.set_http_headers(ContentSettings(content_md5=bytearray(16)))

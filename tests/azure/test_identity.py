@@ -2,13 +2,15 @@
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 import urllib.request
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import jwt
 import pytest
 from azure.identity import ManagedIdentityCredential
@@ -17,9 +19,11 @@ from pydantic import SecretStr
 from cli.stack.azurite import Azurite
 from core.errors import StorageUnavailable
 from core.ports import BlobRef
+from repositories.blob_signatures import Signatures
 from repositories.managed_identity import POSTGRES, SERVICE_BUS, STORAGE, ManagedIdentity, NoToken
 from tests.azure.test_blobs import by_identity
 from tests.peers.identity.server import ISSUER, TENANT, IdentityPeer
+from tests.support.waiting import await_until
 
 ROOT = Path(__file__).resolve().parents[2]
 REF = BlobRef("silver", "identity/a")
@@ -128,6 +132,46 @@ async def test_an_endpoint_that_is_away_around_the_end_of_a_token_costs_nothing_
         await blobs.read(BlobRef("silver", "identity/b"), 10)
     assert away.value.detail.classification == "transient"
     identity.broken, identity.life_seconds = None, 1000.0
+    assert await blobs.read(REF, 10) == b"x"
+    await blobs.close()
+
+
+@pytest.mark.parametrize("minutes", [-4, 4])
+async def test_clocks_that_differ_by_minutes_cost_nothing(
+    secure_azurite: Azurite, identity: IdentityPeer, secure_zones: None, minutes: int
+) -> None:
+    off = timedelta(minutes=minutes)
+    blobs = by_identity(secure_azurite, identity, now=lambda: (datetime.now(UTC) + off).timestamp())
+    await blobs.create(REF, b"x")
+    service = blobs.accounts[REF.container].service
+    signature = await Signatures(service, 600, now=lambda: datetime.now(UTC) + off).of(REF)
+    async with aiohttp.ClientSession() as session:
+        tls = ssl.create_default_context(cafile=secure_azurite.certificate)
+        async with session.get(f"{service.url}{REF}?{signature.query}", ssl=tls) as answer:
+            assert (answer.status, await answer.read()) == (200, b"x")
+    await blobs.close()
+
+
+async def test_a_clock_that_is_hours_off_is_told_and_all_is_well_once_it_is_right(
+    secure_azurite: Azurite, identity: IdentityPeer, secure_zones: None
+) -> None:
+    off, identity.life_seconds = [7200.0], 2.0
+    blobs = by_identity(secure_azurite, identity, now=lambda: datetime.now(UTC).timestamp() + off[0])
+    with pytest.raises(NoToken, match="ended before it came") as ahead:
+        await blobs.create(REF, b"x")
+    assert ahead.value.detail.classification == "transient"
+    off[0] = -7200
+    await blobs.create(REF, b"x")
+
+    async def refused() -> bool:
+        try:
+            await blobs.read(REF, 10)
+        except StorageUnavailable as error:
+            return "403" in str(error) or "401" in str(error)
+        return False
+
+    await await_until(refused, "a token that ended is refused, whatever our clock says of it", 10, every=0.2)
+    off[0] = 0
     assert await blobs.read(REF, 10) == b"x"
     await blobs.close()
 

@@ -10,11 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from azure.storage import blob
 from azure.storage.blob.aio import BlobServiceClient
 
 from cli.stack.azurite import Azurite, check_installed
 from cli.stack.ports import HOST, choose_ports
 from repositories.blob_names import CONTAINERS
+from repositories.blobs_azure import PART_BYTES
 from tests.support.waiting import wait_until
 
 START_SECONDS = 30.0
@@ -76,6 +78,22 @@ async def fetched(azurite: Azurite, path: str, scratch: Path) -> Path:
         content = await (await service.get_blob_client(container, name).download_blob()).readall()
     await asyncio.to_thread(target.write_bytes, content)
     return target
+
+
+def store(azurite: Azurite, path: str, source: Path) -> None:
+    """Put a file in the place of whatever lies under a path."""
+    container, _, name = path.partition("/")
+    ca = None if azurite.certificate is None else str(azurite.certificate)
+    with (
+        blob.BlobServiceClient.from_connection_string(
+            azurite.connection_string,
+            connection_verify=ca or True,
+            max_block_size=PART_BYTES,
+            max_single_put_size=PART_BYTES,
+        ) as service,
+        source.open("rb") as content,
+    ):
+        service.get_blob_client(container, name).upload_blob(content, overwrite=True, max_concurrency=2)
 
 
 def _service(azurite: Azurite) -> BlobServiceClient:

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -91,6 +92,17 @@ class BusSide:
         await asyncio.gather(*self.running.values(), return_exceptions=True)
         await asyncio.gather(*(relay.close() for relay in self.relays.values()))
         await self.bus.close()
+
+
+async def sent(environment: Mapping[str, str], queue: str, messages: Mapping[str, Any]) -> None:
+    """Send messages, JSON by their ids, as a process that has these settings does."""
+    known = {name.lower(): environment[name] for name in environment if name.lower() in QueueSettings.model_fields}
+    bus = ServiceBus.of(QueueSettings.model_validate(known))
+    try:
+        for message_id, body in messages.items():
+            await bus.send(queue, [Outgoing(message_id, json.dumps(body).encode())])
+    finally:
+        await bus.close()
 
 
 @contextlib.asynccontextmanager

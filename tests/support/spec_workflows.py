@@ -36,9 +36,9 @@ def structure() -> str:
     return yaml.safe_dump(found, sort_keys=False)
 
 
-def tiled() -> str:
-    """Return `raster_tiled_processing` of §8.7."""
-    found: Json = yaml.safe_load(TILED)
+def tiled(above_mb: int = 500) -> str:
+    """Return `raster_tiled_processing` of §8.7, cutting what is larger than that; the specification says 500."""
+    found: Json = yaml.safe_load(TILED.replace("> 500", f"> {above_mb}"))
     found["inputs"] = {**PLACE, "collection_id": TEXT, "item_id": TEXT, "href": TEXT}
     nodes = found["nodes"]
     raster = {"source": SOURCE, "raster": RASTER}

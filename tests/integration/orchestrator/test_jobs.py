@@ -1,7 +1,6 @@
 """Jobs over HTTP: create, look, wait, read what is large."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import aiohttp
 import pytest
 
 from core.payloads import encode, task_prefix
+from orchestrator.routes.values import HELD_BYTES
 from tests.integration.orchestrator.conftest import StartOrchestrator
 from tests.support.doors import WORKER, Door
 from tests.support.engine import Engine
@@ -98,21 +98,36 @@ async def test_large_values_are_shown_by_reference_and_streamed_to_operators(lar
     assert await door.get(f"/api/v1/jobs/{job_id}/outputs") == {"rows": ROWS}
 
 
-async def test_what_is_lost_is_an_error_and_what_is_damaged_never_comes_whole(
-    large_door: Door, storage: Storage
-) -> None:
+async def test_what_is_lost_or_damaged_is_told_by_its_code(large_door: Door, storage: Storage) -> None:
     job_id = await large_door.create("large", {"data": ROWS})
     await large_door.context.desk.settled()
     path = f"silver/{(await first_node(large_door, job_id))['input_ref']['blob']}"
     stored = storage.read(path)
     assert stored is not None
-    storage.put(path, stored.replace(b"]", b" "))
-    with contextlib.suppress(aiohttp.ClientPayloadError):  # what comes in one part is known before the first byte
+    for damage in (stored.replace(b"]", b" "), stored[:-1], b""):
+        storage.put(path, damage)
         status, problem = await large_door.call("GET", f"/api/v1/jobs/{job_id}/nodes/first/input", caller="operator")
         assert (status, problem["code"]) == (410, "PAYLOAD_CORRUPT")
     storage.remove(path)
     status, problem = await large_door.call("GET", f"/api/v1/jobs/{job_id}/nodes/first/input", caller="operator")
     assert (status, problem["code"]) == (410, "PAYLOAD_MISSING")
+
+
+async def test_what_is_too_large_to_be_held_and_damaged_never_comes_whole(
+    large_door: Door, storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
+    door, engine = large_door, Engine(large_door.context.pool)
+    job_id = await door.create("large")
+    message = await engine.message(job_id)
+    await door.claim(message)
+    data = encode({"rows": "y" * (HELD_BYTES + 1000)}, "output")
+    ref = await door.context.desk.store.put(task_prefix(job_id, message.task_id), data)
+    await door.complete(message, output_ref=ref.model_dump())
+    storage.put(f"silver/{ref.blob}", data[:-1] + b" ")
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await door.call("GET", f"/api/v1/jobs/{job_id}/nodes/first/output", caller="operator")
+    told = [(record.msg, getattr(record, "code", None)) for record in caplog.records]
+    assert ("answer broke off", "PAYLOAD_CORRUPT") in told
 
 
 @pytest.mark.parametrize(
