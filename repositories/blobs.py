@@ -65,11 +65,14 @@ async def make_zones(connection_string: str, ca_file: Path | None = None) -> Non
         await blobs.close()
 
 
-def open_blobs(settings: BlobSettings) -> BlobRepository:
-    """Return the storage that the settings name; it connects when it is first used, in the event loop of its user."""
+def open_blobs(settings: BlobSettings, *, is_waited_for: bool = False) -> BlobRepository:
+    """Return the storage that the settings name; it connects when it is first used, in the event loop of its user.
+
+    Where somebody waits for the answer, a storage that is away is told within seconds, not after twenty.
+    """
     if settings.blob_root is not None:
         return FolderBlobRepository(settings.blob_root)
-    from repositories.blobs_azure import connect  # whoever has folders never loads the SDK
+    from repositories.blobs_azure import RETRIES, connect  # whoever has folders never loads the SDK
 
     access: str | tuple[Mapping[str, str], ManagedIdentity]
     if settings.blob_connection_string is not None:
@@ -78,7 +81,9 @@ def open_blobs(settings: BlobSettings) -> BlobRepository:
         access = (_urls(settings), settings.identity)
     else:
         raise SettingsError("AZURE_STORAGE_ACCOUNT_NAME needs USE_MANAGED_IDENTITY")
-    return connect(access, signature_seconds=settings.blob_signature_seconds, ca_file=settings.blob_ca_file)
+    retries = 1 if is_waited_for else RETRIES
+    seconds, ca_file = settings.blob_signature_seconds, settings.blob_ca_file
+    return connect(access, signature_seconds=seconds, ca_file=ca_file, retries=retries)
 
 
 def _urls(settings: BlobSettings) -> Mapping[str, str]:

@@ -34,6 +34,8 @@ PART_BYTES: Final = 4 << 20
 PARALLEL: Final = 4
 """Parts of one blob on their way at a time."""
 DELETES: Final = 16
+RETRIES: Final = 4
+"""Of a request, after 1, 3, 5 and 9 seconds, more or less."""
 COPY_POLL_SECONDS: Final = 0.25
 CONNECT_TIMEOUT_SECONDS: Final = 5
 READ_TIMEOUT_SECONDS: Final = 60
@@ -61,7 +63,11 @@ class Account:
 
 
 def connect(
-    access: str | tuple[Mapping[str, str], ManagedIdentity], *, signature_seconds: float, ca_file: Path | None = None
+    access: str | tuple[Mapping[str, str], ManagedIdentity],
+    *,
+    signature_seconds: float,
+    ca_file: Path | None = None,
+    retries: int = RETRIES,
 ) -> "AzureBlobRepository":
     """Return the repository of one or more accounts; it connects when it is first used.
 
@@ -70,9 +76,10 @@ def connect(
             that enters them.
         signature_seconds: How long a signature for GDAL lives.
         ca_file: Certificates to trust instead of the system's.
+        retries: How often a request is sent again.
     """
     options: dict[str, Any] = {
-        "retry_policy": ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=4),
+        "retry_policy": ExponentialRetry(1, 2, retry_total=retries, random_jitter_range=1),
         "connection_timeout": CONNECT_TIMEOUT_SECONDS,
         "read_timeout": READ_TIMEOUT_SECONDS,
         "max_single_put_size": PART_BYTES,

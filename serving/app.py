@@ -27,7 +27,7 @@ def create_app(settings: ServingSettings) -> FastAPI:
     pool = sync_pool(settings.conninfo, name="geodag-serving", max_size=MAX_CONNECTIONS)
     identity = build_identity(settings)
     gate = Gate(pool, identity)
-    blobs = open_blobs(settings)
+    blobs = open_blobs(settings, is_waited_for=True)
     files = VersionFiles(blobs)
 
     @asynccontextmanager
