@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from azure.storage.blob import BlobServiceClient, ContentSettings
 
 from cli.stack.cluster import TEST_CONFIG
 from cli.stack.layout import BlobsKind, QueueKind, Shape
@@ -130,6 +131,20 @@ def granted(platform: Platform) -> Json:
     assert answer.status == 201, answer.body
     address: Json = answer.json
     return address
+
+
+def test_a_file_that_the_storage_finds_damaged_is_no_download(platform: Platform, published: str) -> None:
+    asked = "SELECT blob_path FROM dagapp.asset_versions WHERE asset_id = %s"
+    container, _, name = platform.value(asked, published).partition("/")
+    azurite = platform.stack.plan.azurite
+    access, ca = azurite.connection_string, str(azurite.certificate)
+    with BlobServiceClient.from_connection_string(access, connection_verify=ca) as service:
+        blob = service.get_blob_client(container, name)
+        settings = blob.get_blob_properties().content_settings
+        blob.set_http_headers(ContentSettings(content_md5=bytearray(16)))
+        told_to_come_again(download(platform, published), "STORAGE_UNAVAILABLE")
+        blob.set_http_headers(settings)
+    assert download(platform, published).status == 200
 
 
 def test_a_broker_that_is_away_delays_what_is_accepted_meanwhile(platform: Platform) -> None:
