@@ -80,6 +80,7 @@ from services.reopening import OF_VERSIONS
 from services.results import ResultService
 from services.rooms import RoomService
 from services.slots import SlotService
+from services.stalls import StallService
 from services.submit import SubmitService
 from services.submits import Submits
 from services.work import pipelined
@@ -170,8 +171,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     definitions, blobs = Definitions(shelf.catalogue.workflows.values()), open_blobs(settings)
     desk = PayloadDesk(PayloadStore(blobs))
     advance = _advance_service(definitions, desk, guard, lambda conn, job: on_job_ended(conn, job, jobs_service))
-    desk.advance = advance_one(pool, advance, waiters.ended)
-    desk.perform = ChoreService(pool, desk.store).perform
+    desk.advance, desk.perform = advance_one(pool, advance, waiters.ended), ChoreService(pool, desk.store).perform
     jobs_service = JobService(
         advance.writer, shelf, definitions, desk, lambda: owner_id if guard.registered and not life.draining else None
     )
@@ -208,6 +208,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         dead_letters=DeadLetterService(pool),
         insight=InsightService(pool, definitions),
         slots=SlotService(pool),
+        stalls=StallService(pool, advance, waiters.ended),
         recover=recover,
         guard=guard,
         waiters=waiters,
@@ -323,7 +324,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def _chores(ctx: Context) -> Sequence[Chore]:
     values = PayloadUpkeep(ctx.pool, ctx.desk.store)
-    return (ctx.recover.prepare_months, ctx.recover.forget_dead, ctx.business.reviews.remind, values.remove_orphans)
+    reviews = ctx.business.reviews
+    return (
+        ctx.recover.prepare_months,
+        ctx.recover.forget_dead,
+        reviews.remind,
+        values.remove_orphans,
+        ctx.stalls.move_stalled,
+    )
 
 
 def _scaling(ctx: Context) -> Sequence[Chore]:

@@ -39,6 +39,7 @@ from services.payload_desk import PayloadDesk
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
 from services.slots import SlotService
+from services.stalls import StallService
 from services.submits import Submits
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Context:
     dead_letters: DeadLetterService
     insight: InsightService
     slots: SlotService
+    stalls: StallService
     recover: RecoverService
     guard: OutageGuard
     waiters: JobWaiters

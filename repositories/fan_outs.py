@@ -1,7 +1,7 @@
 """Fan-outs: their rows, their items, and those of their children that something happens to.
 
 The job's row is locked by whoever writes. No statement here reads all children of a fan-out but `finished`, which is
-asked once, when a small one may end.
+asked once, when a small one may end, and `in_flight`, which is asked when one has lost its attempt.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -129,6 +129,22 @@ class FanOutRepository:
             FROM dagapp.dag_node_states
             WHERE job_id = ANY(%s) AND parent_node_id IS NOT NULL AND slot_key IS NOT NULL
                 AND status = 'WAITING' AND not_before IS NULL
+            """,
+            (list(job_ids),),
+        )
+
+    async def in_flight(self, job_ids: Iterable[str]) -> Pending[NodeState]:
+        """Return the children of these jobs that have an attempt out; every child of theirs is looked at."""
+        return await send(
+            self._conn,
+            row_of(NodeState),
+            """
+            SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
+                waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index, ready_at,
+                first_dispatched_at, dispatched_at, started_at, completed_at, input_ref, output_ref, outcomes,
+                slot_key
+            FROM dagapp.dag_node_states
+            WHERE job_id = ANY(%s) AND parent_node_id IS NOT NULL AND status IN ('DISPATCHED', 'RUNNING')
             """,
             (list(job_ids),),
         )

@@ -1,4 +1,7 @@
-"""Whether a database is whole beside its blobs, as after a restore: what it names and what is not there."""
+"""Whether a database is whole beside its blobs, as after a restore: what it names and what is not there.
+
+And whether every job in it will go on (`repositories.stalls`).
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,6 +14,7 @@ from psycopg.rows import class_row
 from core.errors import DataError
 from core.ports import BlobRef, BlobRepository
 from repositories import migrate
+from repositories.stalls import stalled
 from repositories.tile_lists import TileListInvalid, read_tiles
 
 Connection = AsyncConnection[Any]
@@ -19,10 +23,10 @@ AT_A_TIME: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Something that the database names and that is not there, or not as it says."""
+    """Something that the database names and that is not there, or not as it says; or a job that nothing moves."""
 
     kind: str
-    """schema, blob or catalogue."""
+    """schema, blob, catalogue or job."""
     name: str
     detail: str
 
@@ -40,7 +44,7 @@ class Named:
 
 async def missing(conn: Connection, blobs: BlobRepository) -> list[Missing]:
     """Return everything that is missing: a schema of this build, files and tiles of versions, what jobs that are not
-    over will read, items of what is published.
+    over will read, items of what is published; and jobs that wait for something that will not come.
     """
     found = await _schema(conn)
     if found:
@@ -51,7 +55,8 @@ async def missing(conn: Connection, blobs: BlobRepository) -> list[Missing]:
     for one in named:
         if one.is_list and one.path not in absent:
             found += await _absent_tiles(blobs, one)
-    return found + await _catalogue(conn)
+    jobs = [Missing("job", one.job_id, one.detail) for one in await stalled(conn)]
+    return [*found, *await _catalogue(conn), *jobs]
 
 
 async def _absent(blobs: BlobRepository, named: Sequence[Named]) -> list[Missing]:

@@ -11,7 +11,7 @@ from core.dag.run import IN_FLIGHT
 from core.dag.tallies import parent_of
 from core.models.engine import Attempt, Job, NodeState, Slot
 from core.models.fan_out import FanOut
-from core.statuses import JOB_FINAL
+from core.statuses import JOB_FINAL, NODE_FINAL
 from repositories.documents import Pending
 from repositories.fan_outs import FanOutRepository, Items, Stored, Timer
 from services.work import Connection
@@ -78,7 +78,7 @@ async def load_fan_outs(
         return {}
     read = {one.task_id for one in locked}
     asked = await _Request.send(conn, jobs, mine, touched, read, now, scope)
-    return await asked.answer(mine, read, scope.whole)
+    return await asked.answer(conn, mine, read, scope.whole)
 
 
 @dataclass(slots=True)
@@ -132,14 +132,17 @@ class _Request:
         return asked
 
     async def answer(
-        self, rows: Sequence[FanOut], locked: Collection[str], whole: Collection[str]
+        self, conn: Connection, rows: Sequence[FanOut], locked: Collection[str], whole: Collection[str]
     ) -> Mapping[str, FanOuts]:
         """Wait for everything and sort it by job.
 
         A late result of an earlier attempt touches its child, whose attempt of now nobody asked for: such a child is
-        left out, or it would be taken for one that lost its attempt. Of `whole` jobs everything was asked for.
+        left out, or it would be taken for one that lost its attempt. Of `whole` jobs everything was asked for; a child
+        in flight that this did not bring has lost its attempt, and is the one thing that would keep a job for ever.
         """
         children = [child for pending in self.children for child in await pending.rows()]
+        if lost := _with_children_missing(rows, children, whole):
+            children += await (await FanOutRepository(conn).in_flight(lost)).rows()
         attempts = [attempt for pending in self.attempts for attempt in await pending.rows()]
         known = {*locked, *(attempt.task_id for attempt in attempts)}
         children = [
@@ -162,6 +165,15 @@ class _Request:
             )
             for job_id in {row.job_id for row in rows}
         }
+
+
+def _with_children_missing(
+    rows: Iterable[FanOut], children: Iterable[NodeState], whole: Collection[str]
+) -> Collection[str]:
+    """Return those of the `whole` jobs that have more live children than were found."""
+    live = {(one.job_id, one.node_id) for one in children if one.status not in NODE_FINAL} if whole else set()
+    count = _touched_of(live)
+    return {row.job_id for row in rows if row.job_id in whole and count.get((row.job_id, row.node_id), 0) < row.active}
 
 
 def _touched_of(touched: Iterable[Key]) -> Mapping[Key, int]:

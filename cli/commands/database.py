@@ -67,7 +67,10 @@ def restore(
 
 @app.command()
 def verify(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Say what the database names and is not there: schema, files of versions, what jobs will read, the catalogue."""
+    """Say what the database names and is not there, and which jobs nothing will ever move.
+
+    Of schema, files of versions, what jobs will read, and the catalogue.
+    """
     with _running(home) as cluster:
         found = asyncio.run(_missing(cluster, home.resolve()))
     rows = [asdict(one) for one in found]

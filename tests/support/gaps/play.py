@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 
 from core.statuses import ATTEMPT_FINAL, JOB_FINAL
 from repositories.database import AsyncPool
+from repositories.stalls import stalled
 from services.slots import SlotService
 from tests.support.engine import Engine, workflows_of
 from tests.support.gaps.acts import ACTS, loop_of
@@ -138,8 +139,9 @@ class Stage:
                 if not left:
                     await scene.receive(self.admin)
                     return
-            for row in await self.admin.query(OVERSLEPT, jobs):
-                scene.wrong.append(f"overslept {row}")
+            scene.wrong += [f"overslept {row}" for row in await self.admin.query(OVERSLEPT, jobs)]
+            async with self.admin.pool.connection() as conn:
+                scene.wrong += [f"stalled: {one}" for one in await stalled(conn, jobs)]
             if await self._work(scene) or await self._resume(scene):
                 continue
             async with self.admin.pool.connection() as conn, conn.cursor(row_factory=dict_row) as cursor:
