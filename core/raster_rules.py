@@ -279,6 +279,11 @@ RULES: Final[tuple[Rule, ...]] = (
         _ACCEPTED + "test_an_alpha_band_that_is_no_mask_is_data",
     ),
     Rule(
+        "bands.alpha_to_mask", "ALPHA_TO_MASK", INFO, "bands",
+        "Readers look for alpha in the last of two or four bands of uint8 or uint16; any other gets a mask beside it.",
+        _ACCEPTED + "test_an_alpha_band_that_readers_would_overlook_gets_a_mask",
+    ),
+    Rule(
         "bands.scaled", "RASTER_UNREADABLE", ERROR, "file", "Scale and offset are finite numbers.",
         _REFUSALS + "test_a_scale_that_is_no_number",
     ),

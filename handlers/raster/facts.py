@@ -52,6 +52,10 @@ class Validity(StrEnum):
     MASK = "mask"
 
 
+ALPHA_DTYPES = ("uint8", "uint16")
+"""Of an alpha band that readers understand."""
+
+
 class RasterFacts(BaseModel):
     """One raster as it will be processed, after every rule was applied."""
 
@@ -88,3 +92,12 @@ class RasterFacts(BaseModel):
     palette: bool = False
     stale_statistics: bool = Field(default=False, description="STATISTICS_* tags came with the file.")
     findings: tuple[dict[str, Any], ...] = Field(default=(), description="Findings of validation, for the lineage.")
+    alpha_to_mask: int | None = Field(
+        default=None, description="Band, from 1, whose zeros the mask is made of: alpha that readers would overlook."
+    )
+    masked_alpha: int | None = Field(default=None, description="Band, from 1, that is alpha beside a mask, which wins.")
+
+    @property
+    def hides_alpha(self) -> bool:
+        """Whether the alpha band loses its tag, because maps would draw by its values what the mask says already."""
+        return self.masked_alpha is not None and self.dtype not in ALPHA_DTYPES

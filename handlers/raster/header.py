@@ -10,6 +10,7 @@ from rasterio.io import DatasetReader
 
 from core.handler_models import RasterOptions
 from handlers.raster import crs as crs_rules
+from handlers.raster.facts import ALPHA_DTYPES
 from handlers.raster.findings import Findings
 from handlers.raster.georeferencing import Georeferencing, read_georeferencing
 from handlers.raster.nodata import NodataDecision, decide_nodata, in_dtype
@@ -31,6 +32,8 @@ class Header:
     nodata_scalar: Any
     has_mask: bool
     alpha_band: int | None
+    alpha_is_seen: bool
+    """Whether readers take the alpha band for the mask."""
     has_palette: bool
     stale_statistics: bool
 
@@ -68,6 +71,7 @@ def read_header(
         nodata_scalar=in_dtype(nodata.value, dtype),
         has_mask=_has_mask(src),
         alpha_band=_alpha_band(src),
+        alpha_is_seen=_alpha_is_seen(src),
         has_palette=has_palette,
         stale_statistics=stale,
     )
@@ -126,6 +130,11 @@ def _alpha_band(src: DatasetReader) -> int | None:
         if color is ColorInterp.alpha and src.count > 1:
             return band
     return None
+
+
+def _alpha_is_seen(src: DatasetReader) -> bool:
+    """GDAL looks for a mask in the last of two or four bands of unsigned bytes or words, and nowhere else."""
+    return src.count in (2, 4) and _alpha_band(src) == src.count and src.dtypes[0] in ALPHA_DTYPES
 
 
 def _has_statistics(src: DatasetReader) -> bool:

@@ -23,6 +23,8 @@ class PixelFacts:
     nodata: NodataValue
     validity: Validity
     alpha_is_data: bool
+    alpha_to_mask: int | None
+    masked_alpha: int | None
     nonfinite_pixels: int
     raster_type: RasterType
     type_evidence: str
@@ -47,6 +49,15 @@ def judge_pixels(
     if scanned is not None:
         _check_emptiness(scanned, raw, findings, alpha_is_data=alpha_is_data)
     validity = _validity(header, has_alpha=has_alpha)
+    alpha_to_mask = header.alpha_band if validity is Validity.ALPHA and not header.alpha_is_seen else None
+    if alpha_to_mask is not None:
+        findings.info(
+            "ALPHA_TO_MASK",
+            f"band {alpha_to_mask} of {src.count} of {src.dtypes[0]} is alpha where readers do not look for it; "
+            "its values are kept, and a mask says the same",
+            field="bands",
+        )
+        validity = Validity.MASK
     nodata = header.nodata.value
     if validity in (Validity.MASK, Validity.ALPHA) and nodata is not None:
         findings.warn(
@@ -69,7 +80,8 @@ def judge_pixels(
             field="nodata",
         )
     raster_type, evidence = _type(src, header, scanned, options, name, findings, has_alpha=has_alpha)
-    return PixelFacts(nodata, validity, alpha_is_data, nonfinite, raster_type, evidence)
+    masked_alpha = header.alpha_band if validity is Validity.MASK and has_alpha else None
+    return PixelFacts(nodata, validity, alpha_is_data, alpha_to_mask, masked_alpha, nonfinite, raster_type, evidence)
 
 
 def _alpha_is_data(src: DatasetReader, header: Header, scanned: Scan | None, findings: Findings) -> bool:

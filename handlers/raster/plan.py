@@ -31,7 +31,7 @@ def make_plan(facts: RasterFacts, target_crs: CRS | None, profile: CogProfile) -
     final = target_crs if elsewhere and target_crs is not None else source_crs
     warp = elsewhere or facts.orientation is Orientation.ROTATED
     return Plan(
-        rewrite=tuple(_reasons(facts, nodata_to_mask=to_mask)),
+        rewrite=tuple(_reasons(facts, nodata_to_mask=to_mask, warp=warp)),
         warp_to=crs_rules.wkt2(crs_rules.horizontal(final)) if warp else None,
         final_crs=crs_rules.wkt2(final),
         nodata_to_mask=to_mask,
@@ -53,7 +53,7 @@ def _same_place(left: CRS, right: CRS) -> bool:
     return crs_rules.equal(left, right) or crs_rules.equal(crs_rules.horizontal(left), right)
 
 
-def _reasons(facts: RasterFacts, *, nodata_to_mask: bool) -> list[str]:
+def _reasons(facts: RasterFacts, *, nodata_to_mask: bool, warp: bool) -> list[str]:
     reasons = {
         "sidecars": bool(facts.sidecars),
         "crs": facts.crs_source is CrsSource.SUBMIT,
@@ -61,7 +61,10 @@ def _reasons(facts: RasterFacts, *, nodata_to_mask: bool) -> list[str]:
         "longitude": bool(facts.longitude_shift or facts.roll_columns),
         "nodata": facts.nodata != facts.file_nodata or (facts.nodata is None and facts.nodata_tag is not None),
         "nonfinite": facts.nonfinite_pixels > 0 and facts.validity in (Validity.NODATA, Validity.MASK),
-        "alpha": facts.alpha_is_data,
+        "alpha": facts.alpha_is_data
+        or facts.hides_alpha
+        or facts.alpha_to_mask is not None
+        or (warp and facts.masked_alpha is not None),
         "statistics": facts.stale_statistics,
         "mask": nodata_to_mask,
     }

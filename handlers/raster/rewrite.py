@@ -54,7 +54,9 @@ def rewrite(
         DataError: DTYPE_UNSUPPORTED when a 64-bit nodata value could not be carried over exactly.
     """
     nodata = None if plan.nodata_to_mask else carried(facts.nodata, facts.dtype)
-    colors = final_colors(src, alpha_is_data=facts.alpha_is_data)
+    # GDAL resamples by alpha or by a mask, not by both.
+    hidden = facts.hides_alpha or (plan.warp_to is not None and facts.masked_alpha is not None)
+    colors = final_colors(src, alpha_is_data=facts.alpha_is_data or hidden)
     place = _place(src, facts) | ({"SPARSE_OK": "TRUE"} if region else {})
     with create_plain(src, target, shape=src.shape, nodata=nodata, colors=colors, **place) as dst:
         copy_metadata(src, dst, colors)
@@ -68,7 +70,7 @@ def held(
 ) -> Iterator[DatasetWriter]:
     """Yield a part of the copy, held in memory; arguments as in `rewrite`, the region in the copy's pixels."""
     nodata = None if plan.nodata_to_mask else carried(facts.nodata, facts.dtype)
-    colors = final_colors(src, alpha_is_data=facts.alpha_is_data)
+    colors = final_colors(src, alpha_is_data=facts.alpha_is_data or facts.hides_alpha)
     corner = final_transform(facts) * Affine.translation(region.col_off, region.row_off)
     with rasterio.open(
         _IN_MEMORY,
@@ -224,15 +226,23 @@ def _pieces(src: DatasetReader, here: Window, facts: RasterFacts) -> Iterator[Wi
 
 def _read_piece(src: DatasetReader, there: Window, facts: RasterFacts, *, to_mask: bool) -> tuple[Array, Array | None]:
     data = src.read(window=there, out=_room(src, there))
-    mask = src.read_masks(1, window=there) if facts.validity is Validity.MASK else None
+    values, mask = data, None
+    if facts.alpha_to_mask is not None:
+        values, mask = np.delete(data, facts.alpha_to_mask - 1, axis=0), _as_mask(data[facts.alpha_to_mask - 1] != 0)
+    elif facts.validity is Validity.MASK:
+        mask = src.read_masks(1, window=there)
     nodata = in_dtype(facts.nodata, facts.dtype)
     if nodata is not None and data.dtype.kind == "f" and facts.nonfinite_pixels:
         data[~np.isfinite(data)] = nodata
     if mask is not None and facts.nonfinite_pixels:
-        mask = np.where(np.isfinite(data).any(axis=0), mask, 0).astype(np.uint8)
+        mask = np.where(np.isfinite(values).any(axis=0), mask, 0).astype(np.uint8)
     if to_mask:
-        mask = (~equals_nodata(data, nodata)).any(axis=0).astype(np.uint8) * 255
+        mask = _as_mask(np.asarray((~equals_nodata(data, nodata)).any(axis=0)))
     return _flipped(data, facts), None if mask is None else _flipped(mask, facts)
+
+
+def _as_mask(valid: NDArray[np.bool_]) -> Array:
+    return valid.astype(np.uint8) * 255
 
 
 def _room(src: DatasetReader, there: Window) -> Array:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyproj import Transformer
 from pyproj.enums import TransformDirection
-from rasterio.enums import Resampling
+from rasterio.enums import ColorInterp, Resampling
 from rasterio.errors import RasterioError
 from rasterio.io import DatasetReader
 from rasterio.transform import Affine
@@ -78,7 +78,7 @@ def warp(
         src, facts, source_crs=source_crs, warp_to=warp_to, validity=validity, resampling=resampling
     ) as vrt:
         nodata, with_mask = _nodata(facts, validity), _has_mask(facts, validity)
-        colors = final_colors(src, alpha_is_data=False)
+        colors = _with_alpha(final_colors(src, alpha_is_data=False), facts)
         part = region or Window(0, 0, vrt.width, vrt.height)
         corner = vrt.transform * Affine.translation(part.col_off, part.row_off)
         place = {"crs": to_rasterio(final_crs), "transform": corner}
@@ -120,6 +120,12 @@ def target_grid(
     with vrt:
         _check_size(vrt, facts)
         yield vrt
+
+
+def _with_alpha(colors: tuple[ColorInterp, ...], facts: RasterFacts) -> tuple[ColorInterp, ...]:
+    """Return colours in which an alpha band, that was none while it was resampled, is one again."""
+    band = None if facts.hides_alpha else facts.masked_alpha
+    return tuple(ColorInterp.alpha if number == band else color for number, color in enumerate(colors, 1))
 
 
 def _nodata(facts: RasterFacts, validity: Validity) -> float | int | None:

@@ -58,6 +58,11 @@ def rgba(dst: Any) -> None:
     dst.colorinterp = (ColorInterp.red, ColorInterp.green, ColorInterp.blue, ColorInterp.alpha)
 
 
+def fifth_is_alpha(dst: Any) -> None:
+    """Tag the last of five bands as alpha."""
+    dst.colorinterp = (*[ColorInterp.undefined] * 4, ColorInterp.alpha)
+
+
 def alpha() -> Array:
     """Return three colours and an alpha band that is a mask."""
     return np.concatenate([stack(3, HEIGHT, WIDTH), MASK[None]])
@@ -69,6 +74,11 @@ SOURCES: dict[str, Callable[[], Source]] = {
         stack(3, HEIGHT, WIDTH), {"photometric": "RGB", "mask": MASK}, {"target_crs": "EPSG:4326"}
     ),
     "alpha": lambda: Source(alpha(), {"before": rgba}),
+    "alpha that readers overlook, elsewhere": lambda: Source(
+        np.concatenate([stack(4, HEIGHT, WIDTH, "uint16"), MASK[None].astype("uint16") * 257]),
+        {"before": fifth_is_alpha},
+        {"target_crs": "EPSG:3035"},
+    ),
     "heights": lambda: Source(floats(), {"nodata": -9999}),
     "heights, elsewhere": lambda: Source(floats(), {"nodata": -9999}, {"target_crs": "EPSG:3857"}),
     "classes, elsewhere": lambda: Source(pattern(HEIGHT, WIDTH, high=9), {}, {"target_crs": "EPSG:4326"}),

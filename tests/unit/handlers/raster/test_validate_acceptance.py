@@ -242,6 +242,50 @@ def test_an_alpha_band_that_is_no_mask_is_data(raster: RasterPath, description: 
     assert facts["raster_type"] == ("nir" if description else "multispectral")
 
 
+@pytest.mark.parametrize(
+    ("count", "at", "dtype", "overlooked"),
+    [(5, 5, "uint8", True), (7, 7, "uint16", True), (3, 3, "uint16", True), (4, 4, "uint16", False),
+     (4, 1, "uint8", True), (2, 2, "float32", True), (4, 4, "int16", True), (2, 2, "uint8", False)],
+)  # fmt: skip
+def test_an_alpha_band_that_readers_would_overlook_gets_a_mask(
+    raster: RasterPath, count: int, at: int, dtype: str, overlooked: bool
+) -> None:
+    bands = stack(count, 60, 70, dtype, 1, 200)
+    valid = np.indices((60, 70)).sum(axis=0) > 40
+    bands[:, ~valid] = 0
+    bands[at - 1] = valid * (np.iinfo(dtype).max if dtype != "float32" else 1)
+    if dtype == "float32":
+        bands[0, 50, 50] = np.nan
+    colors = [ColorInterp.alpha if band == at else ColorInterp.undefined for band in range(1, count + 1)]
+    source = raster.write(bands, before=lambda dst: setattr(dst, "colorinterp", colors))
+    for options in ({}, {"target_crs": "EPSG:32634"}):
+        made = raster.make(source, **options)
+        assert ("ALPHA_TO_MASK" in made.codes) == overlooked
+        with rasterio.open(made.path) as cog:
+            assert (cog.colorinterp[at - 1] is ColorInterp.alpha) == dtype.startswith("uint"), "what maps can draw"
+            first = next(band for band in range(1, count + 1) if band != at)
+            measured = made.output["raster"]["bands"][first - 1]["statistics"]
+            assert measured["minimum"] >= 1, "holes are not measured"
+            assert cog.read(first)[cog.dataset_mask() > 0].min() >= 1
+            if not options:
+                expected = valid & np.isfinite(bands[first - 1]) if count == 2 else valid
+                np.testing.assert_array_equal(cog.dataset_mask() > 0, expected)
+                np.testing.assert_array_equal(cog.read(), bands)
+
+
+@pytest.mark.parametrize("count", [2, 4, 5])
+def test_alpha_beside_a_mask_can_be_resampled(raster: RasterPath, count: int) -> None:
+    bands, mask = stack(count, 60, 70, "uint8", 1, 200), np.full((60, 70), 255, np.uint8)
+    bands[-1], mask[:20] = 255, 0
+    colors = [ColorInterp.alpha if band == count else ColorInterp.undefined for band in range(1, count + 1)]
+    source = raster.write(bands, mask=mask, before=lambda dst: setattr(dst, "colorinterp", colors))
+    made = raster.make(source, target_crs="EPSG:4326")
+    with rasterio.open(made.path) as cog:
+        assert cog.colorinterp[-1] is ColorInterp.alpha
+        assert (cog.dataset_mask() > 0).mean() == pytest.approx(2 / 3, abs=0.05)
+        assert cog.read(1)[cog.dataset_mask() > 0].min() >= 1
+
+
 def test_a_spectral_name_alone_makes_it_data(raster: RasterPath) -> None:
     assert raster.codes(alpha_raster(raster, 255, "near infrared")) == ["ALPHA_IS_DATA"]
 
