@@ -70,10 +70,16 @@ class ManagedIdentity:
     def token(self, resource: str) -> Token:
         """Return a token that is good for a while; blocks for as long as the endpoint takes to answer.
 
+        Who has one that is still good waits for nobody else who asks the endpoint.
+
         Raises:
             NoToken: The endpoint gives none, and there is none from before that is still good.
         """
-        with self._lock:
+        known = self._tokens.get(resource)
+        if not self._lock.acquire(blocking=known is None or self.now() >= known.expires_at):
+            assert known is not None
+            return known
+        try:
             known = self._tokens.get(resource)
             if known is not None and self.now() < known.stale_at:
                 return known
@@ -85,6 +91,8 @@ class ManagedIdentity:
                 token = Token(known.text, known.expires_at, min(self.now() + RETRY_SECONDS, known.expires_at))
             self._tokens[resource] = token
             return token
+        finally:
+            self._lock.release()
 
     def prove(self, resource: str, patience_seconds: float) -> None:
         """Return once a token could be had, however long ago the machine started.

@@ -5,7 +5,9 @@ import os
 import ssl
 import subprocess
 import sys
+import threading
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from cli.stack.azurite import Azurite
 from core.errors import StorageUnavailable
 from core.ports import BlobRef
 from repositories.blob_signatures import Signatures
-from repositories.managed_identity import POSTGRES, SERVICE_BUS, STORAGE, ManagedIdentity, NoToken
+from repositories.managed_identity import POSTGRES, SERVICE_BUS, STORAGE, ManagedIdentity, NoToken, Token
 from tests.azure.test_blobs import by_identity
 from tests.peers.identity.server import ISSUER, TENANT, IdentityPeer
 from tests.support.waiting import await_until
@@ -134,6 +136,28 @@ async def test_an_endpoint_that_is_away_around_the_end_of_a_token_costs_nothing_
     identity.broken, identity.life_seconds = None, 1000.0
     assert await blobs.read(REF, 10) == b"x"
     await blobs.close()
+
+
+def test_an_endpoint_that_hangs_holds_nobody_up_whose_token_is_good(identity: IdentityPeer) -> None:
+    clock, asked, go_on = [0.0], threading.Event(), threading.Event()
+
+    class Slow(ManagedIdentity):
+        def _fetch(self, resource: str) -> Token:
+            if clock[0]:
+                asked.set()
+                assert go_on.wait(10)
+            return Token(f"at {clock[0]}", clock[0] + 100, clock[0] + 50)
+
+    provider = Slow(identity.endpoint, now=lambda: clock[0])
+    first = provider.token(STORAGE)
+    clock[0] = 60
+    with ThreadPoolExecutor(1) as beside:
+        renewed = beside.submit(provider.token, STORAGE)
+        assert asked.wait(10)
+        assert provider.token(STORAGE) == first
+        go_on.set()
+        assert renewed.result(10).text == "at 60"
+    assert provider.token(STORAGE).text == "at 60"
 
 
 @pytest.mark.parametrize("minutes", [-4, 4])

@@ -4,9 +4,11 @@ Everything enters with tokens over TLS. Whoever asks meanwhile is told to come a
 """
 
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,6 +73,16 @@ def away(platform: Platform, part: str) -> Iterator[float]:
         platform.stack.wait_ready(60, (part,))
 
 
+@contextmanager
+def frozen(platform: Platform, part: str) -> Iterator[float]:
+    """Let a part take connections and answer nothing until the end of the block; yields since when."""
+    platform.stack.kill(part, signal.SIGSTOP)
+    try:
+        yield time.monotonic()
+    finally:
+        platform.stack.kill(part, signal.SIGCONT)
+
+
 def lasts(since: float, seconds: float) -> None:
     """Return once something has lasted for so long."""
     wait_until(lambda: time.monotonic() - since >= seconds, "the outage to last", seconds + 1, every=0.1)
@@ -131,6 +143,22 @@ def granted(platform: Platform) -> Json:
     assert answer.status == 201, answer.body
     address: Json = answer.json
     return address
+
+
+def test_what_answers_nothing_for_a_while_is_waited_for(platform: Platform, published: str) -> None:
+    content, before = download(platform, published).body, event(platform)
+    jobs = [platform.create_job("large_values", {"count": 3000, "bytes_each": 200})]
+    accepted = platform.accepted(geotiff(terrain(seed=2)), "frozen")
+    with ThreadPoolExecutor(1) as beside:
+        with frozen(platform, "azurite") as since, frozen(platform, "servicebus"):
+            waiting = beside.submit(download, platform, published)
+            jobs += [platform.create_job("echo_test", {"message": f"m{number}"}) for number in range(JOBS)]
+            lasts(since, AWAY_SECONDS)
+        answer = waiting.result(60)
+    assert (answer.status, answer.body) == (200, content)
+    assert platform.finished(accepted["request_id"], 120)["state"] == "completed"
+    completed(platform, jobs)
+    check_applied_once(platform, before)
 
 
 def test_a_file_that_the_storage_finds_damaged_is_no_download(platform: Platform, published: str) -> None:

@@ -98,6 +98,25 @@ async def test_tokens_that_end_and_an_endpoint_that_is_away_meanwhile_stop_nothi
     assert len(namespace.identity.issued) >= 2
 
 
+async def test_a_broker_whose_clock_is_minutes_ahead_takes_tokens_and_one_that_is_hours_ahead_takes_none(
+    namespace: Namespace,
+) -> None:
+    bus = ServiceBus.of(namespace.settings())
+    try:
+        namespace.peer.advance(240)
+        assert await passes(bus, "m1")
+        namespace.peer.advance(7200)
+        with pytest.raises(TransientError) as told:
+            await bus.send(QUEUE, [Outgoing("m2", b"{}")])
+        assert namespace.identity.issued[-1] not in f"{told.value} {told.value.detail}"
+        namespace.identity.life_seconds = 3 * 7200
+        await bus.close()
+        bus = ServiceBus.of(namespace.settings())
+        assert await passes(bus, "m3")
+    finally:
+        await bus.close()
+
+
 @pytest.mark.parametrize("why", ["no rights", "no endpoint", "strange certificate"])
 async def test_who_has_no_way_in_is_told_so_and_nothing_else_is_tried(
     namespace: Namespace, tmp_path: Path, why: str
