@@ -14,7 +14,7 @@ from core.decisions import DecisionRow
 from core.models.business import ApprovalState, RequestState
 from core.review_view import CommentRow, ReviewRow
 from core.status_view import AssetFilter, AssetRow, RequestFacts, VersionRow
-from repositories.database import AsyncPool, Dsn, async_pool, transaction
+from repositories.database import AsyncPool, Dsn, async_pool, snapshot, transaction
 
 POOL_SIZE: Final = 1
 """Azure starts instances of the app as it likes, each with a pool of its own; a read takes milliseconds."""
@@ -77,7 +77,7 @@ class GatewayQueries:
         """Return a live asset and its live versions, oldest first."""
         if not is_key(asset_id):
             return None, []
-        async with transaction(await self._open()) as conn:
+        async with snapshot(await self._open()) as conn:
             async with conn.cursor(row_factory=class_row(AssetRow)) as cursor:
                 await cursor.execute(
                     """
@@ -97,7 +97,7 @@ class GatewayQueries:
         """Return live assets with their live versions, the newest assets first."""
         after_time, after_id = after or (None, None)
         refs = None if wanted.refs is None else Jsonb(dict(wanted.refs))
-        async with transaction(await self._open()) as conn:
+        async with snapshot(await self._open()) as conn:
             async with conn.cursor(row_factory=class_row(AssetRow)) as cursor:
                 await cursor.execute(
                     """

@@ -128,6 +128,14 @@ async def transaction(pool: AsyncPool, timeout_seconds: float | None = None) -> 
 
 
 @asynccontextmanager
+async def snapshot(pool: AsyncPool) -> AsyncIterator[AsyncConnection[Any]]:
+    """Lend a connection that only reads and whose statements all see one moment; raises what `transaction` raises."""
+    async with transaction(pool) as conn:
+        await conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield conn
+
+
+@asynccontextmanager
 async def undone_unless_whole(conn: AsyncConnection[Any]) -> AsyncIterator[None]:
     """Take back what was written inside when it ends with an error of ours; the transaction goes on.
 

@@ -17,7 +17,7 @@ from core.status_view import (
 )
 from repositories.assets import AssetRepository
 from repositories.audit import AuditRepository
-from repositories.database import AsyncPool, transaction
+from repositories.database import AsyncPool, snapshot, transaction
 from repositories.requests import RequestRepository
 
 
@@ -55,7 +55,7 @@ class StatusService:
         return asset_view(*await self._visible(caller, asset_id))
 
     async def _visible(self, caller: Caller, asset_id: str) -> tuple[AssetRow, list[VersionRow]]:
-        async with transaction(self._pool) as conn:
+        async with snapshot(self._pool) as conn:
             assets = AssetRepository(conn)
             asset = await assets.get(asset_id)
             shown = visible_versions(caller, asset, await assets.versions(asset_id))

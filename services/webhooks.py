@@ -150,7 +150,7 @@ class WebhookService:
         if url is not None:
             check_url(url, self._policy, "url")
         async with transaction(self._pool) as conn:
-            platform = await PlatformRepository(conn).get(platform_id)
+            platform = await PlatformRepository(conn).lock(platform_id)
             if platform is None or not await WebhookRepository(conn).set_url(platform_id, url):
                 raise _unknown(platform_id)
             before = {"webhook_url": platform.webhook_url}
