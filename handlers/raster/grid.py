@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 from pyproj import CRS, Transformer
-from rasterio.errors import RasterioError
 from rasterio.io import DatasetReader
 from rasterio.transform import Affine
 from rasterio.vrt import WarpedVRT
@@ -21,7 +20,7 @@ from handlers.raster import crs as crs_rules
 from handlers.raster.facts import RasterFacts
 from handlers.raster.plan import Plan, final_transform
 from handlers.raster.profiles import BLOCK_SIZE
-from handlers.raster.warp import no_place
+from handlers.raster.warp import NOT_WARPED, gcp_settings, no_place
 
 TILE_PIXELS: Final = 4096
 """Side of a tile unless its bytes say otherwise; small enough for 400 MB a process."""
@@ -89,10 +88,13 @@ def make_grid(
         source_crs = crs_rules.horizontal(CRS.from_wkt(facts.crs_wkt))
         try:
             with WarpedVRT(
-                src, src_crs=crs_rules.to_rasterio(crs_rules.wkt2(source_crs)), crs=crs_rules.to_rasterio(plan.warp_to)
+                src,
+                src_crs=crs_rules.to_rasterio(crs_rules.wkt2(source_crs)),
+                crs=crs_rules.to_rasterio(plan.warp_to),
+                **gcp_settings(src, facts),
             ) as vrt:
                 transform, width, height = vrt.transform, vrt.width, vrt.height
-        except RasterioError as error:
+        except NOT_WARPED as error:
             raise no_place(facts) from error
         if not (width and height):
             raise no_place(facts)

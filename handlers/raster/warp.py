@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyproj import Transformer
 from pyproj.enums import TransformDirection
+from rasterio._err import CPLE_BaseError
 from rasterio.enums import ColorInterp, Resampling
 from rasterio.errors import RasterioError
 from rasterio.io import DatasetReader
@@ -39,6 +40,11 @@ WARP_MEMORY_MB: Final = 128
 COARSEST: Final = 8
 FINEST: Final = 1e-3
 """Columns or rows of the source that a pixel of the target may cover; beyond, the CRS stretches it to nothing."""
+NOT_WARPED: Final = (RasterioError, CPLE_BaseError)
+"""What a warped view raises that cannot be; rasterio lets errors of GDAL through as they are."""
+_SECOND_ORDER_TERMS: Final = 6
+_DETERMINED: Final = 1e-6
+"""Least share of the largest singular value that the smallest one has."""
 SCALE_POINTS: Final = 21
 """Pixels along each side of the target at which its scale is looked at."""
 
@@ -108,6 +114,7 @@ def target_grid(
         "resampling": resampling,
         "warp_mem_limit": WARP_MEMORY_MB,
         "init_dest_nodata": True,
+        **gcp_settings(src, facts),
     }
     try:
         with WarpedVRT(src, **settings) as unscaled:
@@ -115,11 +122,31 @@ def target_grid(
                 raise no_place(facts)
             settings |= warp_scale(src, unscaled, facts, Transformer.from_crs(warp_to, source_crs, always_xy=True))
         vrt = WarpedVRT(src, **settings)
-    except RasterioError as exc:
+    except NOT_WARPED as exc:
         raise no_place(facts) from exc
     with vrt:
         _check_size(vrt, facts)
         yield vrt
+
+
+def gcp_settings(src: DatasetReader, facts: RasterFacts) -> dict[str, str]:
+    """Return GDAL's MAX_GCP_ORDER where it would look for a polynomial of second order that the points leave open.
+
+    Six or more points make it do so, be they on two lines, on one circle, or three that are given twice.
+    """
+    points = src.gcps[0] if facts.has_gcps else []
+    if len(points) < _SECOND_ORDER_TERMS:
+        return {}
+    sides = np.array([[(point.col, point.row), (point.x, point.y)] for point in points], np.float64)
+    determined = all(_determine_second_order(sides[:, side]) for side in (0, 1))
+    return {} if determined else {"MAX_GCP_ORDER": "1"}
+
+
+def _determine_second_order(places: Array) -> bool:
+    x, y = ((places - places.mean(axis=0)) / places.std(axis=0)).T
+    terms = np.stack([np.ones_like(x), x, y, x * x, x * y, y * y], axis=1)
+    spread = np.linalg.svd(terms, compute_uv=False)
+    return bool(spread[-1] > _DETERMINED * spread[0])
 
 
 def _with_alpha(colors: tuple[ColorInterp, ...], facts: RasterFacts) -> tuple[ColorInterp, ...]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rasterio.control import GroundControlPoint
 from rasterio.enums import ColorInterp
 from rasterio.transform import Affine, from_origin
+from rasterio.warp import transform as transform_points
 from rio_cogeo.cogeo import cog_validate
 
 from core.errors import DataError, ParameterInvalid
@@ -333,6 +334,30 @@ def test_control_points_place_a_raster(raster: RasterPath) -> None:
     with opened(made) as cog:
         assert tuple(cog.bounds) == pytest.approx((9, 45.92, 9.1, 46), abs=1e-6)
         assert np.array_equal(cog.read(1), values)
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [(r, c) for r in (0, 80) for c in (0, 50, 100)],
+        [(r, c) for r in (0, 20, 40, 60, 80) for c in (0, 100)],
+        [(0, 0), (0, 100), (80, 0)] * 2,
+        [(0, 0), (0, 100), (80, 0), (80, 100)] * 3,
+        [(40 + 30 * np.sin(turn), 50 + 30 * np.cos(turn)) for turn in range(8)],
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"target_crs": "EPSG:3857"}])
+def test_control_points_that_determine_no_curve_place_a_raster_too(
+    raster: RasterPath, places: list[tuple[float, float]], options: dict[str, str]
+) -> None:
+    points = [GroundControlPoint(row=r, col=c, x=9 + c * 1e-3, y=46 - r * 1e-3) for r, c in places]
+    rows, columns = np.mgrid[0:80, 0:100].astype("float32")
+    made = raster.make(raster.write(1000 * rows + columns, crs="EPSG:4326", transform=None, gcps=points), **options)
+    lons, lats = 9 + np.array([20.5, 50.5, 90.5]) * 1e-3, 46 - np.array([10.5, 40.5, 70.5]) * 1e-3
+    with opened(made) as cog:
+        xs, ys = transform_points("EPSG:4326", cog.crs, lons, lats)
+        found = [value.item() for value in cog.sample(zip(xs, ys, strict=True))]
+    assert found == pytest.approx([10020, 40050, 70090], abs=1 if not options else 1000)
 
 
 @pytest.mark.parametrize(("dtype", "nodata"), [("uint8", 0), ("float32", -9999), ("float32", None), ("int16", None)])
