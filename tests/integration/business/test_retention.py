@@ -32,6 +32,7 @@ EMPTY = {
 
 @pytest.fixture
 def world(business: Business, database: Database, blob_root: Path) -> World:
+    """Return files in folders: no storage account lets anybody set how old a file is."""
     return World(business, database, blob_root)
 
 

@@ -84,7 +84,7 @@ def test_without_its_database_it_lives_is_not_ready_and_says_503(environment: di
         pytest.param(
             {"BLOB_ROOT": "", "BLOB_URL": "https://b"},
             ["exactly one of BLOB_ROOT, AZURE_STORAGE_ACCOUNT_NAME"],
-            marks=pytest.mark.embedded,
+            marks=pytest.mark.embedded,  # an account beside the folder that the embedded storage has
         ),
         ({"API_KEYS_FILE": "/nowhere/keys.json"}, ["/nowhere/keys.json"]),
     ],

@@ -129,7 +129,7 @@ async def test_a_stopped_worker_that_was_overtaken_kills_its_task_when_it_wakes(
     assert "job_a_0" not in orchestrator.results
 
 
-@pytest.mark.embedded
+@pytest.mark.embedded  # the connections are those by which the embedded queue is received
 async def test_a_worker_survives_the_loss_of_its_database_connections(
     start: Start, dispatch: Dispatcher, database: Database
 ) -> None:
