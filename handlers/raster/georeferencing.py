@@ -220,12 +220,12 @@ def _checked_extent(found: Georeferencing, src: DatasetReader, findings: Finding
         findings.warn(
             "BBOX_CLAMPED", "the grid reaches up to a pixel beyond a pole; pixels kept, bbox clamped", field="crs"
         )
-    if found.orientation is Orientation.ROTATED:
-        return found
-    return _ordered_longitudes(found, src.width, degrees, findings)
+    columns = 0 if found.orientation is Orientation.ROTATED else src.width
+    return _ordered_longitudes(found, columns, degrees, findings)
 
 
 def _ordered_longitudes(found: Georeferencing, width: int, degrees: float, findings: Findings) -> Georeferencing:
+    """Return the georeferencing with a shift, or a roll where `width` columns (0: never) go around the Earth."""
     west, east = found.bounds[0] * degrees, found.bounds[2] * degrees
     pixel = abs(found.transform.a) * degrees
     if west >= -180 - pixel - _TOLERANCE and east <= 180 + pixel + _TOLERANCE:

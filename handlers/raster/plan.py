@@ -39,10 +39,10 @@ def make_plan(facts: RasterFacts, target_crs: CRS | None, profile: CogProfile) -
 
 
 def final_transform(facts: RasterFacts) -> Affine:
-    """Return the geotransform after flipping, rolling and shifting; a rotated one stays."""
+    """Return the geotransform after flipping, rolling and shifting; a rotated one, or one of GCPs, is only shifted."""
     a, _, c, _, e, f = facts.transform
     if facts.orientation is Orientation.ROTATED:
-        return Affine(*facts.transform)
+        return Affine.translation(facts.longitude_shift, 0) * Affine(*facts.transform)
     if facts.orientation is Orientation.FLIPPED:
         west, _, _, north = facts.bounds
         a, c, e, f = abs(a), west, -abs(e), north

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import rasterio
 from numpy.typing import NDArray
+from rasterio.control import GroundControlPoint
 from rasterio.enums import ColorInterp, Interleaving
 from rasterio.io import DatasetReader, DatasetWriter
 from rasterio.transform import Affine
@@ -190,7 +191,13 @@ def copy_metadata(src: DatasetReader, dst: DatasetWriter, colors: tuple[ColorInt
 def _place(src: DatasetReader, facts: RasterFacts) -> dict[str, Any]:
     """Return where the copy lies; a rotated or GCP raster keeps its own place until it is warped."""
     crs = to_rasterio(facts.crs_wkt)
-    return {"crs": crs, "gcps": src.gcps[0]} if facts.has_gcps else {"crs": crs, "transform": final_transform(facts)}
+    if not facts.has_gcps:
+        return {"crs": crs, "transform": final_transform(facts)}
+    return {"crs": crs, "gcps": [_moved(point, facts.longitude_shift) for point in src.gcps[0]]}
+
+
+def _moved(point: GroundControlPoint, east: float) -> GroundControlPoint:
+    return GroundControlPoint(point.row, point.col, point.x + east, point.y, point.z, point.id, point.info)
 
 
 def _windows(src: DatasetReader, facts: RasterFacts) -> Iterator[Window]:

@@ -30,6 +30,7 @@ from handlers.raster.crs import to_rasterio
 from handlers.raster.facts import Orientation, RasterFacts, Validity
 from handlers.raster.limits import LIMITS
 from handlers.raster.nodata import EXACT_IN_DOUBLE, carried
+from handlers.raster.plan import final_transform
 from handlers.raster.profiles import BLOCK_SIZE
 from handlers.raster.rewrite import OnWindow, copy_metadata, create_plain, final_colors
 from handlers.raster.windows import block_windows
@@ -174,7 +175,7 @@ def warp_scale(src: DatasetReader, vrt: WarpedVRT, facts: RasterFacts, to_source
     Raises:
         DataError: CRS_EXTENT_IMPOSSIBLE when the target is so stretched that next to nothing is left of the raster.
     """
-    to_source = ~(Affine(*facts.transform) if facts.has_gcps else src.transform)
+    to_source = ~(final_transform(facts) if facts.has_gcps else src.transform)
     grid = [np.linspace(0, size - 1, min(size, SCALE_POINTS)) for size in (vrt.width, vrt.height)]
     columns, rows = (axis.ravel() for axis in np.meshgrid(*grid))
     here, right, below = (
@@ -189,7 +190,10 @@ def warp_scale(src: DatasetReader, vrt: WarpedVRT, facts: RasterFacts, to_source
         _check_middle(src, vrt, facts, to_source_crs)
         return {}
     median = np.median(steps[:, inside], axis=1)
-    if facts.orientation is not Orientation.ROTATED and not ((median >= FINEST) & (median <= COARSEST)).all():
+    looked_at = (
+        median if facts.orientation is not Orientation.ROTATED else np.median(_area(right, below, here)[inside]) ** 0.5
+    )
+    if not ((looked_at >= FINEST) & (looked_at <= COARSEST)).all():
         raise no_place(facts)
     scale = 1 / np.maximum(1, median)
     return {"XSCALE": f"{scale[0]:.9g}", "YSCALE": f"{scale[1]:.9g}"}
@@ -197,20 +201,26 @@ def warp_scale(src: DatasetReader, vrt: WarpedVRT, facts: RasterFacts, to_source
 
 def _check_middle(src: DatasetReader, vrt: WarpedVRT, facts: RasterFacts, to_source_crs: Transformer) -> None:
     """Refuse a target with far larger pixels than the source, as one around the Earth for both sides of 180°."""
-    if facts.has_gcps or facts.orientation is Orientation.ROTATED:
-        return
+    rotated = facts.orientation is Orientation.ROTATED
     grid = [np.linspace(0, size - 1, SCALE_POINTS) for size in (src.width, src.height)]
     columns, rows = (axis.ravel() for axis in np.meshgrid(*grid))
-    to_target = ~vrt.transform
+    transform, to_target = final_transform(facts) if facts.has_gcps else src.transform, ~vrt.transform
     here, right, below = (
-        _placed(columns + across, rows + down, src.transform, to_source_crs, to_target, TransformDirection.INVERSE)
+        _placed(columns + across, rows + down, transform, to_source_crs, to_target, TransformDirection.INVERSE)
         for across, down in ((0, 0), (1, 0), (0, 1))
     )
     with np.errstate(invalid="ignore"):  # infinite where there is no place
         lengths = np.array([np.hypot(*(there - here)) for there in (right, below)])
+        lengths = _area(right, below, here)[None] ** 0.5 if rotated else lengths
     known = np.isfinite(lengths).all(axis=0)
     if known.any() and (np.median(lengths[:, known], axis=1) * COARSEST < 1).any():
         raise no_place(facts)
+
+
+def _area(right: Array, below: Array, here: Array) -> Array:
+    """Return how many pixels lie under one, whatever the angle of the grids, by the places of it and two neighbours."""
+    (a, b), (c, d) = right - here, below - here
+    return np.asarray(np.abs(a * d - b * c))
 
 
 def _placed(

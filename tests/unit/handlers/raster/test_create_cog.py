@@ -311,6 +311,23 @@ def test_a_rotated_raster_is_resampled_north_up(raster: RasterPath) -> None:
     assert found == pytest.approx([61, 121, 101], abs=1.5)
 
 
+@pytest.mark.parametrize("west", [200, -182, 358, 530])
+@pytest.mark.parametrize("by_points", [False, True])
+def test_a_rotated_raster_is_moved_by_whole_turns_too(raster: RasterPath, west: float, by_points: bool) -> None:
+    place = Affine.translation(west, 45) @ Affine.rotation(20) @ Affine.scale(0.05, -0.05)
+    rows, columns = np.mgrid[0:60, 0:50].astype(np.float32)
+    corners = [(r, c, *(place @ (c, r))) for r in (0, 60) for c in (0, 50)]
+    points = [GroundControlPoint(row=r, col=c, x=x, y=y) for r, c, x, y in corners]
+    settings: dict[str, Any] = {"transform": None, "gcps": points} if by_points else {"transform": place}
+    made = raster.make(raster.write(rows + 2 * columns, crs="EPSG:4326", **settings))
+    assert "LONGITUDES_SHIFTED" in made.codes
+    with opened(made) as cog:
+        assert -180 <= cog.bounds.left < 180
+        places = [place @ (c + 0.5, r + 0.5) for r, c in ((20, 20), (50, 30), (10, 45))]
+        moved = [((x - cog.bounds.left) % 360 + cog.bounds.left, y) for x, y in places]
+        assert [value.item() for value in cog.sample(moved)] == pytest.approx([60, 110, 100], abs=1.5)
+
+
 def test_a_long_rotated_raster_is_not_smeared(raster: RasterPath) -> None:
     transform = Affine.translation(500000, 4650000) @ Affine.rotation(10) @ Affine.scale(10, -10)
     values = np.zeros((600, 16), np.float32)

@@ -25,6 +25,7 @@ ROTATED = Affine.translation(500000, 4650000) @ Affine.rotation(30) @ Affine.sca
 ELSEWHERE = {"target_crs": "EPSG:4326"}
 WORLD = from_origin(-180, 90, 2, 2)
 ACROSS_180 = from_origin(590000, 7300000, 1000, 1000)
+ROTATED_ACROSS_180 = Affine.translation(178, 45) @ Affine.rotation(20) @ Affine.scale(0.05, -0.05)
 MOON = "+proj=longlat +R=1737400 +no_defs"
 BEYOND = 2**53 + 1
 
@@ -60,6 +61,8 @@ def refused_later(raster: RasterPath, array: Array, options: dict[str, Any], **s
         (180, from_origin(0, 90, 2, 2), "EPSG:4326", "EPSG:3857"),
         (180, Affine(2, 0, -180, 0, 2, -90), "EPSG:4326", "EPSG:3031"),
         (90, from_origin(9, 46, 0.001, 0.001), MOON, "EPSG:4326"),
+        (90, ROTATED_ACROSS_180, "EPSG:4326", "EPSG:3857"),
+        (90, ROTATED_ACROSS_180, "EPSG:4326", "EPSG:3395"),
     ],
 )
 def test_a_target_that_stretches_the_raster_to_nothing(
