@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, conninfo
 
 from repositories import roles
 from repositories.database import async_pool
@@ -28,6 +28,8 @@ from tests.support.gaps.scenes import KINDS, TIMES
 Pair = tuple[str, str, str, str]
 """Kind, time, the act that is stopped and the act that comes between."""
 Gap = tuple[Pair, int]
+PATIENT = "-c lock_timeout=30s -c idle_in_transaction_session_timeout=60s"
+"""Who is stopped, and who waits for him, is there still on a slow machine."""
 LIKELY = 12
 """Stops of an act of which nothing is known yet."""
 
@@ -35,8 +37,9 @@ LIKELY = 12
 @asynccontextmanager
 async def stage_on(database: Database) -> AsyncIterator[Stage]:
     """Yield a stage on a fresh clone."""
+    dsn = conninfo.make_conninfo(database.conninfo(roles.ORCHESTRATOR), options=PATIENT)
     async with (
-        async_pool(database.conninfo(roles.ORCHESTRATOR), name="gaps", min_size=3, max_size=6) as pool,
+        async_pool(dsn, name="gaps", min_size=3, max_size=6) as pool,
         async_pool(database.admin, name="admin", min_size=1, max_size=2) as admin,
         await AsyncConnection.connect(database.admin, autocommit=True) as observer,
     ):

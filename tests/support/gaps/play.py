@@ -50,6 +50,12 @@ UNION ALL SELECT 'node ' || node_id || ' ' || status FROM dagapp.dag_node_states
 UNION ALL SELECT 'fan-out ' || node_id || ' ' || state || ' ' || active FROM dagapp.dag_fan_outs
     WHERE job_id = ANY(%(jobs)s) AND (state <> 'done' OR active <> 0)
 """
+RESET: Final = (
+    "DELETE FROM dagapp.dag_settings",
+    "DELETE FROM dagapp.dag_limits",
+    "UPDATE dagapp.dag_orchestrators SET state = 'stopped'",
+)
+"""What scenes leave that are over: switches, limits, an instance that said goodbye."""
 EMPTIED: Final = """
 TRUNCATE dagapp.dag_jobs, dagapp.dag_task_results, dagapp.dag_job_events, dagapp.dag_settings, dagapp.dag_slots,
     dagapp.dag_limits, dagapp.dag_commands, dagqueue.messages CASCADE
@@ -95,6 +101,8 @@ class Stage:
 
     async def play(self, kind: str, time: str, first: str, second: str, gap: int) -> Played:
         """Let the second act run in a gap of the first: 0 lies before all of its statements."""
+        for statement in RESET:
+            await self.admin.query(statement)
         scene = await prepare(self.admin, kind, time, self._go_on)
         one, other = Caller(self._pool, Stops.STATEMENTS), Caller(self._pool, Stops.NOWHERE)
         act = one.start(lambda: ACTS[first](scene, self._engine(one.pool)))
