@@ -52,9 +52,9 @@ def read_georeferencing(
         return None
     crs, source = chosen
     if has_gcps:
-        findings.warn("GEOREFERENCED_FROM_GCPS", f"placed by {len(gcps)} ground control points", field="georeferencing")
         source = CrsSource.GCPS if source is CrsSource.FILE else source
         transform = _around_gcps(gcps)
+        findings.warn("GEOREFERENCED_FROM_GCPS", _placed_by(gcps), field="georeferencing")
         orientation = Orientation.ROTATED
     else:
         _note_unused(src, findings)
@@ -186,10 +186,34 @@ def _span_a_plane(gcps: list[object]) -> bool:
 
 def _around_gcps(gcps: list[object]) -> Affine:
     """Return the least-squares affine of the control points, only to know roughly where the raster lies."""
-    rows = np.array([[g.col, g.row, 1.0] for g in gcps])  # type: ignore[attr-defined]
-    xs = np.array([[g.x, g.y] for g in gcps])  # type: ignore[attr-defined]
-    (a, d), (b, e), (c, f) = np.linalg.lstsq(rows, xs, rcond=None)[0]
+    (a, d), (b, e), (c, f) = _plane(*_places(gcps))
     return Affine(float(a), float(b), float(c), float(d), float(e), float(f))
+
+
+def _placed_by(gcps: list[object]) -> str:
+    """Return by what a raster is placed, and how well these agree: a wild one moves all of it without a word."""
+    rows, xs = _places(gcps)
+    said = f"placed by {len(gcps)} ground control points"
+    weights = (np.linalg.qr(rows)[0] ** 2).sum(axis=1)
+    left = np.linalg.norm(xs - rows @ _plane(rows, xs), axis=1)
+    spare = weights < 1 - _TOLERANCE  # without it the others still span a plane
+    if not spare.any():
+        return said
+    wildest = int(np.argmax(np.where(spare, left / np.where(spare, 1 - weights, 1), -1)))
+    others = _plane(np.delete(rows, wildest, axis=0), np.delete(xs, wildest, axis=0))
+    off = np.linalg.lstsq(others[:2].T, xs[wildest] - rows[wildest] @ others, rcond=None)[0]
+    return f"{said}; one lies {float(np.hypot(*off)):.1f} pixels from where a plane through the others has it"
+
+
+def _places(gcps: list[object]) -> tuple[np.ndarray, np.ndarray]:
+    """Return columns, rows and ones, and the coordinates of each point."""
+    rows = np.array([[g.col, g.row, 1.0] for g in gcps])  # type: ignore[attr-defined]
+    return rows, np.array([[g.x, g.y] for g in gcps])  # type: ignore[attr-defined]
+
+
+def _plane(rows: np.ndarray, xs: np.ndarray) -> np.ndarray:
+    fitted: np.ndarray = np.linalg.lstsq(rows, xs, rcond=None)[0]
+    return fitted
 
 
 def _bounds(transform: Affine, width: int, height: int) -> tuple[float, float, float, float]:

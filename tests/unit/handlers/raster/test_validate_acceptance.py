@@ -1,6 +1,7 @@
 """Rasters that are accepted, what is found out about them and what a careful reader is told."""
 
 import hashlib
+import re
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,20 @@ def test_control_points_alone_warn(raster: RasterPath) -> None:
     assert raster.codes(source) == ["GEOREFERENCED_FROM_GCPS"]
     assert (facts["crs_source"], facts["has_gcps"]) == ("gcps", True)
     assert facts["bounds"] == pytest.approx([9, 45.92, 9.099, 46])
+
+
+@pytest.mark.parametrize(("wild", "pixels"), [(0.0, 0.0), (1.0, 1000.0)])
+def test_the_warning_says_how_well_control_points_agree(raster: RasterPath, wild: float, pixels: float) -> None:
+    points = [
+        GroundControlPoint(row=r, col=c, x=9 + c * 1e-3 + wild * (r == c == 0), y=46 - r * 1e-3, id=f"{r}{c}")
+        for r, c in ((0, 0), (0, 99), (80, 0), (80, 99), (40, 50))
+    ]
+    source = raster.write(pattern(80, 99), crs="EPSG:4326", transform=None, gcps=points)
+    (warning,) = raster.validate(source).findings
+    assert warning.code == "GEOREFERENCED_FROM_GCPS"
+    found = re.search(r"one lies ([\d.]+) pixels", warning.message)
+    assert found
+    assert float(found[1]) == pytest.approx(pixels, abs=0.1)
 
 
 def test_a_geotransform_wins_over_rational_polynomials(raster: RasterPath) -> None:
