@@ -14,6 +14,7 @@ from tests.acceptance.platform import Platform
 from tests.support import spec_workflows
 from tests.support.adapters import BLOBS, IDENTITY, QUEUE
 from tests.support.folders import open_to_others
+from tests.support.order import begin_with
 
 LEASE_SECONDS = 6.0
 THRESHOLD_SECONDS = 7.0
@@ -35,9 +36,8 @@ LONGEST = ("test_up", "test_phases", "test_raster_cases", "test_tiles_survive", 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that no platform is left alone with one of them at the end."""
-    rank = {f"tests/acceptance/{name}.py": at - len(LONGEST) for at, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], 0))
+    """Begin with the files that take longest."""
+    begin_with(items, [f"tests/acceptance/{name}.py" for name in LONGEST])
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,14 @@ from tests.peers.identity import server as identity_server
 from tests.peers.identity.server import IdentityPeer
 from tests.support import azurite_server
 from tests.support.azurite_server import emptied
+from tests.support.order import begin_with
+
+LONGEST = ("upgrade/test_upgrade", "test_outages", "test_long_task", "test_pgbouncer")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    begin_with(items, [f"tests/azure/{name}.py" for name in LONGEST])
 
 
 @pytest.fixture(scope="session")
