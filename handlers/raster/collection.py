@@ -44,7 +44,7 @@ class _File:
     @property
     def facts(self) -> RasterFacts:
         assert self.found is not None
-        return RasterFacts.model_validate(self.found["raster"])
+        return RasterFacts.of(self.found["raster"])
 
     def verdict(self) -> Json:
         """Return what is said of the file."""
@@ -97,7 +97,7 @@ def check_collection(ctx: ProcessContext, params: CheckCollectionParams) -> Outc
 def process_file(ctx: ProcessContext, params: ProcessFileParams) -> Outcome:
     """Make the COG of one file of a collection, its share of the overview, and what its pixels count."""
     grid, tile = Grid.model_validate(params.grid), Tile.model_validate(params.file["tile"])
-    facts = RasterFacts.model_validate(params.file["raster"])
+    facts = RasterFacts.of(params.file["raster"])
     made = create_cog(
         ctx,
         CreateCogParams(

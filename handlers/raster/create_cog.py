@@ -46,7 +46,7 @@ def create_cog(ctx: ProcessContext, params: CreateCogParams) -> Outcome:
     options = check_options(params.options, findings)
     if findings.errors:
         raise ParameterInvalid(findings.errors[0].message, field=findings.errors[0].field)
-    facts = RasterFacts.model_validate(params.raster)
+    facts = RasterFacts.of(params.raster)
     profile = profile_of(facts.raster_type, options.compression)
     plan = make_plan(facts, options.target_crs, profile)
     target = ctx.out_dir / FILE_NAME

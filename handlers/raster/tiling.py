@@ -103,7 +103,7 @@ def _planned(raster: dict[str, Any], raw: RasterOptions) -> tuple[RasterFacts, P
     options = check_options(raw, findings)
     if findings.errors:
         raise ParameterInvalid(findings.errors[0].message, field=findings.errors[0].field)
-    facts = RasterFacts.model_validate(raster)
+    facts = RasterFacts.of(raster)
     profile = profile_of(facts.raster_type, options.compression)
     return facts, make_plan(facts, options.target_crs, profile), profile
 

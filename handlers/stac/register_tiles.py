@@ -42,7 +42,7 @@ def register_tiles(ctx: ProcessContext, params: RegisterItemParams, about: Descr
         if getattr(params, name) is None:
             raise ParameterMissing(f"{name} is missing; tiles need it", field=name)
     grid, tiles, findings = Grid.model_validate(params.grid), params.tiles or [], Findings()
-    facts = RasterFacts.model_validate(params.raster)
+    facts = RasterFacts.of(params.raster or {})
     profile = profile_of(facts.raster_type, check_options(params.options, findings).compression)
     check_complete(grid, tiles)
     overview = ctx.out_dir / OVERVIEW
