@@ -223,13 +223,13 @@ def _histogram(values: Array, moments: Moments) -> NDArray[np.int64]:
 def _binned(values: Array, low: float, high: float, bins: int) -> NDArray[np.int64]:
     """Return how many values fall into each of the equal parts of a range; those beyond count at its ends."""
     width = high - low
-    if values.size == 0 or width <= 0 or not math.isfinite(width):
+    if values.size == 0 or width <= 0 or not math.isfinite(width) or not math.isfinite(bins / width):
         return np.zeros(bins, np.int64)
     places = values.astype(np.float64)
-    places -= low
-    places *= bins / width
-    numbers = places.astype(np.int64)
-    return np.bincount(np.clip(numbers, 0, bins - 1, out=numbers), minlength=bins)
+    with np.errstate(over="ignore"):  # beyond everything is beyond the end
+        places -= low
+        places *= bins / width
+    return np.bincount(np.clip(places, 0, bins - 1, out=places).astype(np.int64), minlength=bins)
 
 
 def poured(middles: Array, counts: NDArray[np.int64], moments: Moments) -> NDArray[np.int64]:

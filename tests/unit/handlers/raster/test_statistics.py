@@ -115,6 +115,22 @@ def test_values_beyond_a_double_leave_moments_out(raster: RasterPath) -> None:
     assert (found.minimum, found.maximum, found.stddev) == (-1.7e308, 1.7e308, None)
 
 
+@pytest.mark.parametrize(
+    ("scale", "farthest"), [(8e307, 1.7e308), (1e300, 1.7e308), (1e-3, 1.7e308), (1e-310, 1e-309), (5e-324, 1e-322)]
+)
+def test_values_at_the_ends_of_doubles_are_counted_without_a_warning(
+    raster: RasterPath, scale: float, farthest: float
+) -> None:
+    """The overview shows the middle alone, so the range that it suggests is small beside what comes."""
+    values = np.linspace(-0.3, 0.3, 700 * 600).reshape(600, 700) * scale
+    values[301, 333], values[303, 335] = -farthest, farthest
+    source = raster.write(values, tiled=True)
+    with rasterio.open(source, "r+") as dst:
+        dst.build_overviews([2, 4])
+    (found,) = measured(source)
+    assert (found.minimum, found.maximum) == (values.min(), values.max())
+
+
 def test_a_constant_raster_has_one_value(raster: RasterPath) -> None:
     (found,) = measured(raster.write(np.full((9, 9), 2.5, np.float32)))
     assert (found.p2, found.p98, found.stddev) == (2.5, 2.5, 0)
