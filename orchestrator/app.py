@@ -208,7 +208,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
         dead_letters=DeadLetterService(pool),
         insight=InsightService(pool, definitions),
         slots=SlotService(pool),
-        stalls=StallService(pool, advance, waiters.ended),
+        stalls=StallService(pool, advance, owner_id, waiters.ended),
         recover=recover,
         guard=guard,
         waiters=waiters,
