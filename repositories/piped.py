@@ -164,6 +164,10 @@ class Pipe:
         query.convert(statement, values)
         return query.query, query.params, query.types, query.formats
 
+    def hurry(self) -> None:
+        """Let the server begin with what is on the wire while the caller goes on; what it cannot take yet stays."""
+        self._pgconn.flush()
+
     async def answers(self) -> None:
         """Send what is there and read all answers.
 

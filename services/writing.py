@@ -31,7 +31,7 @@ from services.rooms import Placed, Room, Task, place
 from services.slots import move_slots
 from services.starting import all_born
 from services.work import Connection
-from services.writing_fan_outs import write_fan_outs
+from services.writing_fan_outs import concern_fan_outs, write_fan_outs
 
 OnJobEnded = Callable[[Connection, Job], Awaitable[None]]
 """Runs in the transaction that ends a job, after the engine's own writes."""
@@ -107,11 +107,15 @@ class DecisionWriter:
         steps = [step for step in steps if step.job is not None]
         if not steps and reported == NOTHING_REPORTED:
             return
+        await self._start_anew(conn, steps)
+        ended = _ended_rows(steps, now, reported)
+        if concern_fan_outs(steps):
+            await DecisionRepository(conn).update(**ended)
+            await write_fan_outs(conn, steps)
+            ended = {}
         placed = place(_new_tasks(steps, now), rooms, now)
         repeated = [again for step in steps for again in _redispatched(step, now)]
-        await self._start_anew(conn, steps)
-        await self._write(conn, steps, now, placed, repeated, reported)
-        await write_fan_outs(conn, steps)
+        await self._write(conn, steps, now, placed, repeated, reported, ended)
         await self._answer_commands(conn, steps, now)
         await self._send(conn, steps, placed.queued, repeated)
         if born := list(all_born(steps)):
@@ -147,12 +151,10 @@ class DecisionWriter:
         placed: Placed,
         repeated: Sequence[Task],
         reported: Reported,
+        ended: Mapping[str, Sequence[Any]],
     ) -> None:
-        inserted = {row.task_id for row in reported.results}
-        ended = [row for step in steps if (row := _end_of_child(step, now)) is not None]
-        parents = await owner_channels_of(conn, {row.job_id for row in ended})
-        settled = [d for step in steps for d in step.decision.dispositions if d.task_id not in inserted]
-        ends = [_ended(end, now) for step in steps for end in step.decision.attempts_ended]
+        children = [row for step in steps if (row := _end_of_child(step, now)) is not None]
+        parents = await owner_channels_of(conn, {row.job_id for row in children})
         events = [_new_event(step.state.job, event, now) for step in steps for event in step.decision.events]
         channels = [ENDED_CHANNEL] if any(step.ended for step in steps) else []
         channels += [UNOWNED_CHANNEL] if any(step.reopened for step in steps) else []
@@ -160,9 +162,9 @@ class DecisionWriter:
             jobs=[step.job for step in steps if step.job is not None],
             nodes=[_changed(step, _begun(node, placed, now)) for step in steps for node in step.decision.nodes],
             new_attempts=[*placed.attempts, *_parent_attempts(steps, now)],
-            attempts=[*reported.attempts, *ends, *(_sent_again(attempt) for attempt, _ in repeated)],
-            new_results=[*reported.results, *ended],
-            results=[{"task_id": one.task_id, "disposition": one.disposition} for one in settled],
+            attempts=[*ended.get("attempts", ()), *(_sent_again(attempt) for attempt, _ in repeated)],
+            new_results=[*ended.get("new_results", ()), *children],
+            results=ended.get("results", ()),
             events=[*reported.events, *events, *_starts(placed, now)],
             channels=[*reported.channels, *channels, *parents],
         )
@@ -210,6 +212,18 @@ async def owner_channels_of(conn: Connection, job_ids: Collection[str]) -> list[
 def _changed(step: Step, node: NodeState) -> dict[str, Any]:
     values = {name: value for name, value in node.__dict__.items() if value is not None}
     return {**values, "from_status": step.state.nodes[node.node_id].status}
+
+
+def _ended_rows(steps: Sequence[Step], now: datetime, reported: Reported) -> dict[str, Sequence[Any]]:
+    """Return the rows of attempts that end and of their results, by the words of `DecisionRepository.update`."""
+    inserted = {row.task_id for row in reported.results}
+    settled = [d for step in steps for d in step.decision.dispositions if d.task_id not in inserted]
+    ends = [_ended(end, now) for step in steps for end in step.decision.attempts_ended]
+    return {
+        "attempts": [*reported.attempts, *ends],
+        "new_results": reported.results,
+        "results": [{"task_id": one.task_id, "disposition": one.disposition} for one in settled],
+    }
 
 
 def _ended(end: AttemptEnd, now: datetime) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from core.models.fan_out import FanOut
 from repositories.fan_out_decisions import FanOutDecisionRepository
 from repositories.fan_outs import CHUNK_ITEMS
 from services.evaluation import Step
-from services.work import Connection
+from services.work import Connection, begin_meanwhile
 
 Row = dict[str, Any]
 
@@ -29,7 +29,10 @@ _RUNNING = (
 
 
 async def write_fan_outs(conn: Connection, steps: Sequence[Step]) -> None:
-    """Send everything that decisions say about fan-outs and children; nothing when they say nothing."""
+    """Send everything that decisions say about fan-outs and children; nothing when they say nothing.
+
+    That may be thousands of rows: the server writes them while the rest of the transaction is made ready.
+    """
     steps = [step for step in steps if _says_something(step)]
     if not steps:
         return
@@ -41,6 +44,12 @@ async def write_fan_outs(conn: Connection, steps: Sequence[Step]) -> None:
         created=[_given(child, _CREATED) for step in steps for child in step.decision.new_children],
         changed=[_changed(step, child) for step in steps for child in step.decision.children],
     )
+    begin_meanwhile(conn)
+
+
+def concern_fan_outs(steps: Iterable[Step]) -> bool:
+    """Return whether `write_fan_outs` has anything to write."""
+    return any(_says_something(step) for step in steps)
 
 
 def _says_something(step: Step) -> bool:

@@ -20,9 +20,10 @@ JOBS = 6
 TIMES = 2
 """How often a call is made under fire before it is left in peace."""
 END_ALL = """
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
 WHERE datname = current_database() AND usename = 'geodag_orchestrator'
 """
+"""Waits until they have ended: a shot that is still on its way would hit the call that is left in peace."""
 
 
 async def test_jobs_end_although_the_server_ends_all_connections_again_and_again(database: Database) -> None:
