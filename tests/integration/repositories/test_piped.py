@@ -279,3 +279,27 @@ async def test_outside_a_pipe_the_connection_is_psycopgs(conn: PipedConnection) 
     async with conn.transaction():
         cursor = await conn.execute("SELECT %s::int", (3,))
         assert await cursor.fetchone() == (3,)
+
+
+async def test_the_server_works_on_what_was_hurried_while_nobody_asks(conn: PipedConnection, database: Database) -> None:
+    async with await psycopg.AsyncConnection.connect(database.conninfo(), autocommit=True) as other:
+
+        async def is_held() -> bool:
+            held = await other.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711")
+            return await held.fetchone() == (1,)
+
+        async with conn.piped():
+            await conn.execute("SELECT pg_advisory_xact_lock(4711)")
+            assert conn.pipe is not None
+            conn.pipe.hurry()
+            await await_until(is_held, "the server begins")
+            assert await (await send(conn, scalar_row, "SELECT 1")).rows() == [1]
+        assert not await is_held()
+
+
+async def test_what_does_not_fit_the_line_is_hurried_in_part_and_comes_whole(conn: PipedConnection) -> None:
+    async with conn.piped():
+        sent = await send(conn, scalar_row, "SELECT length(%s::text)", ["x" * (16 << 20)])
+        assert conn.pipe is not None
+        conn.pipe.hurry()
+        assert await sent.rows() == [16 << 20]
