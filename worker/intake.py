@@ -71,8 +71,8 @@ class Intake:
 
     @contextmanager
     def reserved(self) -> Iterator[ReservedRoom]:
-        """Keep what is free for an answer; what it does not fill is given back."""
-        with self._reserved(self._spare()) as room:
+        """Keep half of what is free for an answer, for there may be another one; what it does not fill is given back."""
+        with self._reserved((self._spare() + 1) // 2) as room:
             yield room
 
     def _spare(self) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from core.wire import Beat, ExchangeRequest, ExchangeResponse, ResultAnswer, ResultRequest, TaskResult, WorkerIdentity
 from worker.backoff import Backoff
@@ -11,6 +12,8 @@ from worker.intake import Intake
 from worker.result_log import ResultLog
 
 MAX_BATCH = 256
+WORTH_A_CALL = 64
+"""So many results of other jobs do not wait until the call under way is answered; fewer go together with the next."""
 _NO_SUCH_ROUTE = frozenset({404, 405})
 _OLDER_SECONDS = 60.0
 """How long an orchestrator of the build before is not asked again for what it does not know."""
@@ -18,7 +21,10 @@ _POISON_STATUSES = frozenset({400, 413, 422})
 
 
 class Reporter:
-    """Reports finished tasks in batches: whatever ended while a call was under way goes out with the next."""
+    """Reports finished tasks in batches: whatever ended while a call was under way goes out with the next.
+
+    Many results of other jobs go out beside it. Those of one job never do: the job's lock lets one call through.
+    """
 
     def __init__(
         self, store: ResultLog, client: CallbackClient, worker: WorkerIdentity, logger: logging.Logger
@@ -32,6 +38,8 @@ class Reporter:
         self._follows: CallbackClient | None = None
         self._exchange_after = 0.0
         self._pending: dict[str, TaskResult] = {}
+        self._reported: set[str] = set()
+        """Jobs of which a call under way tells."""
         self._wake = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -66,11 +74,19 @@ class Reporter:
 
     async def run(self) -> None:
         """Send for ever."""
+        async with asyncio.TaskGroup() as calls:
+            calls.create_task(self._report(1))
+            calls.create_task(self._report(WORTH_A_CALL))
+
+    async def _report(self, at_least: int) -> None:
+        """Send one batch after the other, each of so many results or more."""
         backoff = Backoff()
         while True:
-            await self._wake.wait()
+            batch = await self._next(at_least)
+            jobs = {_job_of(task_id) for task_id in batch}
+            self._reported |= jobs
             try:
-                await self._send(tuple(self._pending.values())[:MAX_BATCH])
+                await self._send(tuple(batch.values()))
                 backoff.reset()
             except (NoAnswer, Refused) as exc:
                 delay = backoff.next_seconds()
@@ -78,11 +94,22 @@ class Reporter:
                     "results not answered", extra={"reason": str(exc), "retry_seconds": delay, "count": len(self)}
                 )
                 await asyncio.sleep(delay)
+            finally:
+                self._reported -= jobs
+                self._wake.set()
+
+    async def _next(self, at_least: int) -> Mapping[str, TaskResult]:
+        """Wait for results of jobs of which no call under way tells."""
+        while True:
+            free = (one for one in self._pending.items() if _job_of(one[0]) not in self._reported)
+            batch = dict(islice(free, MAX_BATCH)) if len(self) >= at_least else {}
+            if len(batch) >= at_least:
+                return batch
+            self._wake.clear()
+            await self._wake.wait()
 
     async def _send(self, batch: tuple[TaskResult, ...]) -> None:
         """Send a batch; one that is refused for its content is halved until the culprit stands alone."""
-        if not batch:
-            return
         try:
             answers = await self._call(batch)
         except Refused as exc:
@@ -145,5 +172,8 @@ class Reporter:
     def _remove(self, task_id: str) -> None:
         del self._pending[task_id]
         if not self._pending:
-            self._wake.clear()
             self._empty.set()
+
+
+def _job_of(task_id: str) -> str:
+    return task_id.partition("_")[0]

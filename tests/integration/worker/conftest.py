@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +66,8 @@ class Orchestrator:
     releases: list[ReleaseRequest] = field(default_factory=list)
     result_calls: list[ResultRequest] = field(default_factory=list)
     results: dict[str, TaskResult] = field(default_factory=dict)
+    silent: asyncio.Event | None = None
+    """Until it is set no results are answered."""
     next: list[TaskMessage] | None = None
     """Tasks to give with answers to results; None for an orchestrator of the build before, which knows no such call."""
     exchanges: list[ExchangeRequest] = field(default_factory=list)
@@ -122,6 +125,8 @@ class Orchestrator:
     async def _results(self, request: web.Request) -> web.Response:
         call = ResultRequest.model_validate_json(await request.read())
         self.result_calls.append(call)
+        if self.silent is not None:
+            await self.silent.wait()
         if any(result.task_id in self.poison for result in call.results):
             return web.Response(status=422, text="poison")
         self.results.update({result.task_id: result for result in call.results})

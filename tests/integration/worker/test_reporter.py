@@ -10,9 +10,10 @@ import pytest
 
 from core.wire import Capacity, ResultDisposition, TaskResult, TaskStatus, WorkerIdentity
 from tests.integration.worker.conftest import SERVICE_KEY, Orchestrator, serve
+from tests.support.waiting import await_until
 from worker.client import CallbackClient
 from worker.intake import Intake
-from worker.reporter import Reporter
+from worker.reporter import WORTH_A_CALL, Reporter
 from worker.result_log import COMPACT_BYTES, ResultLog
 from worker.tasks import Slots
 
@@ -96,6 +97,29 @@ async def test_results_wait_on_disk_while_nobody_answers_and_go_out_together(
     assert len(orchestrator.results) == 50
     assert len(orchestrator.result_calls) < 5
     assert stored(state_dir) == []
+
+
+async def test_many_results_of_other_jobs_go_out_beside_a_call_under_way(
+    reporter: Callable, orchestrator: Orchestrator
+) -> None:
+    """Not before they are many, and none of the jobs that the call under way tells of."""
+    calls, orchestrator.silent = orchestrator.result_calls, asyncio.Event()
+
+    async def under_way(count: int) -> bool:
+        return len(calls) == count
+
+    async with reporter() as running:
+        running.add(result("slow_n_0"))
+        await await_until(lambda: under_way(1), "the first call is under way")
+        later = [f"slow_n_{number}" for number in range(1, 1 + WORTH_A_CALL)]
+        others = [f"other{number}_n_0" for number in range(WORTH_A_CALL)]
+        for task_id in (*later, *others):
+            running.add(result(task_id))
+            await asyncio.sleep(0)
+        await await_until(lambda: under_way(2), "the second call is under way")
+        orchestrator.silent.set()
+        await asyncio.wait_for(running.drained(), 5)
+    assert [[one.task_id for one in call.results] for call in calls] == [["slow_n_0"], others, later]
 
 
 async def test_leftovers_of_an_earlier_life_are_sent_at_the_start(
