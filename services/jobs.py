@@ -177,13 +177,13 @@ class JobService:
         (moment,) = await (await CommandRepository(conn).moment([])).rows()
         owner = self._current_owner()
         await self._store(conn, {order.workflow.definition_hash: order.workflow for order in orders}.values())
-        steps = [
+        coming = (
             first_step(order.workflow, _new_job(order, owner, moment.now), moment.now, self._definitions, moment.pauses)
             for order in orders
-        ]
+        )
+        steps = await self._writer.create(conn, coming, moment.now, await lent.usable())
         for one in (*steps, *all_born(steps)):
             self._desk.want(one.state.job.job_id, one.decision.needs)
-        await self._writer.create(conn, steps, moment.now, await lent.usable())
         if owner is None:
             await notify(conn, [UNOWNED_CHANNEL])
         elif any(step.state.job.wake_at == moment.now for step in steps):

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from core.dag import child_jobs
@@ -30,9 +31,11 @@ from services.reopening import NOBODYS, Reopening
 from services.rooms import Placed, Room, Task, place
 from services.slots import move_slots
 from services.starting import all_born
-from services.work import Connection
+from services.work import Connection, begin_meanwhile
 from services.writing_fan_outs import concern_fan_outs, write_fan_outs
 
+STORED_TOGETHER = 32
+"""New jobs that one statement stores: the server is busy with these while the next are evaluated."""
 OnJobEnded = Callable[[Connection, Job], Awaitable[None]]
 """Runs in the transaction that ends a job, after the engine's own writes."""
 
@@ -68,13 +71,28 @@ class DecisionWriter:
         self._on_job_ended = on_job_ended
         self._reopening = reopening
 
-    async def create(self, conn: Connection, steps: Sequence[Step], now: datetime, rooms: Sequence[Room] = ()) -> None:
-        """Store jobs that were evaluated before they had rows, with their child jobs; none has ended yet."""
-        steps = [*steps, *all_born(steps)]
-        await self._create(conn, steps, now, rooms)
-        await move_slots(conn, steps)
+    async def create(
+        self, conn: Connection, steps: Iterable[Step], now: datetime, rooms: Sequence[Room] = ()
+    ) -> list[Step]:
+        """Store jobs that were evaluated before they had rows, with their child jobs; none has ended yet.
 
-    async def _create(self, conn: Connection, steps: Sequence[Step], now: datetime, rooms: Sequence[Room]) -> None:
+        Steps may be made one by one: the server stores some while the next are evaluated. Returns them as a list.
+        """
+        begun: list[Step] = []
+        queued: list[TaskMessage] = []
+        coming = iter(steps)
+        while some := list(islice(coming, STORED_TOGETHER)):
+            queued += await self._create(conn, [*some, *all_born(some)], now, rooms)
+            begun += some
+            begin_meanwhile(conn)
+        await self._enqueue(conn, queued)
+        await move_slots(conn, [*begun, *all_born(begun)])
+        return begun
+
+    async def _create(
+        self, conn: Connection, steps: Sequence[Step], now: datetime, rooms: Sequence[Room]
+    ) -> Sequence[TaskMessage]:
+        """Store jobs; return the messages of their tasks for which there was no room."""
         placed = place(_new_tasks(steps, now), rooms, now)
         events = [_new_event(step.state.job, event, now) for step in steps for event in step.decision.events]
         await DecisionRepository(conn).create(
@@ -84,10 +102,13 @@ class DecisionWriter:
             events=[*events, *_starts(placed, now)],
         )
         await write_fan_outs(conn, steps)
-        if placed.queued:
-            await self._queue.enqueue(conn, placed.queued)
         if owners := {one.state.job.owner_id for one in steps if one.job is None and one.state.job.parent_task_id}:
             await notify(conn, owner_channels(owners))
+        return placed.queued
+
+    async def _enqueue(self, conn: Connection, messages: Sequence[TaskMessage]) -> None:
+        if messages:
+            await self._queue.enqueue(conn, messages)
 
     async def update(
         self,
@@ -119,7 +140,7 @@ class DecisionWriter:
         await self._answer_commands(conn, steps, now)
         await self._send(conn, steps, placed.queued, repeated)
         if born := list(all_born(steps)):
-            await self._create(conn, born, now, rooms)
+            await self._enqueue(conn, await self._create(conn, born, now, rooms))
         for step in steps:
             if step.reopened and step.job is not None:
                 await self._reopening.reopened(conn, step.job)
@@ -177,8 +198,7 @@ class DecisionWriter:
         dropped += [attempt.task_id for attempt, _ in repeated]
         if dropped:
             await self._queue.discard(conn, dropped)
-        if messages := [*created, *(message for _, message in repeated)]:
-            await self._queue.enqueue(conn, messages)
+        await self._enqueue(conn, [*created, *(message for _, message in repeated)])
 
 
 def _with_outputs(job: Job, outputs: Mapping[str, Any] | None) -> Job:

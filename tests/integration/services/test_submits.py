@@ -7,11 +7,13 @@ import psycopg
 import pytest
 
 from core.errors import DatabaseUnavailable
+from core.models.engine import Job
 from repositories.database import AsyncPool, async_pool
 from services.jobs import Created, Order
 from services.submits import MAX_TOGETHER, Submits
+from services.writing import STORED_TOGETHER
 from tests.support.databases import Database
-from tests.support.engine import Engine
+from tests.support.engine import Engine, HandWorker
 
 
 async def orders_of(engine: Engine, count: int) -> list[Order]:
@@ -27,6 +29,27 @@ async def test_what_comes_while_a_transaction_is_under_way_goes_with_the_next(po
     assert len({one.job.created_at for one in created}) == 2
     alone = await submits.create((await orders_of(engine, 1))[0])
     assert (await engine.job(alone.job.job_id)).status == "RUNNING"
+
+
+async def test_many_are_stored_in_parts_by_one_transaction(engine: Engine, worker: HandWorker) -> None:
+    orders = await orders_of(engine, 2 * STORED_TOGETHER + 1)
+    offer = engine.offers.open(worker.wish(STORED_TOGETHER + 1))
+
+    async def create(orders: list[Order]) -> list[Job]:
+        async with engine.offers.transaction(engine.pool) as (conn, lent):
+            return await engine.jobs.create_many(conn, orders, lent)
+
+    with pytest.raises(psycopg.errors.NumericValueOutOfRange):
+        await create([*orders[:-1], replace(orders[-1], priority=10**9)])
+    assert await engine.query("SELECT FROM dagapp.dag_jobs") == await engine.messages() == []
+    assert not offer.granted.done()
+    jobs = await create(orders)
+    assert [job.job_id for job in jobs] == [order.stored.job_id for order in orders]
+    granted = [grant.message.job_id for grant in await offer.granted]
+    queued = [message.job_id for message in await engine.messages()]
+    assert (len(granted), len(queued)) == (STORED_TOGETHER + 1, STORED_TOGETHER)
+    assert sorted(granted + queued) == sorted(job.job_id for job in jobs)
+    assert [(await engine.events(job.job_id))[0] for job in jobs] == ["job_created"] * len(jobs)
 
 
 async def test_an_error_reaches_only_whoever_caused_it(pool: AsyncPool) -> None:
