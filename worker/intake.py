@@ -71,7 +71,7 @@ class Intake:
 
     @contextmanager
     def reserved(self) -> Iterator[ReservedRoom]:
-        """Keep half of what is free for an answer, for there may be another one; what it does not fill is given back."""
+        """Keep half of what is free for an answer, the rest for one beside it; what it does not fill is given back."""
         with self._reserved((self._spare() + 1) // 2) as room:
             yield room
 

@@ -281,7 +281,9 @@ async def test_outside_a_pipe_the_connection_is_psycopgs(conn: PipedConnection) 
         assert await cursor.fetchone() == (3,)
 
 
-async def test_the_server_works_on_what_was_hurried_while_nobody_asks(conn: PipedConnection, database: Database) -> None:
+async def test_the_server_works_on_what_was_hurried_while_nobody_asks(
+    conn: PipedConnection, database: Database
+) -> None:
     async with await psycopg.AsyncConnection.connect(database.conninfo(), autocommit=True) as other:
 
         async def is_held() -> bool:
