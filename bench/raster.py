@@ -27,7 +27,7 @@ from rasterio.transform import from_origin
 
 from core.handler_models import RasterOptions
 from core.handlers_catalog import CreateCogParams, RasterValidateParams, RegisterItemParams
-from core.tile_params import ProcessTileOutput, ProcessTileParams, TilingSchemeParams
+from core.tile_params import ProcessTileParams, TilingSchemeParams
 from handlers.context import Checkpoint, Outcome, ProcessContext, TaskInfo
 from handlers.raster import gdal
 from handlers.raster.cog_facts import describe_cog
@@ -194,7 +194,6 @@ def cut(folder: Path, kind: Kind) -> None:
 def put_together(folder: Path, kind: Kind) -> None:
     """Run raster.stac_register_item on the tiles."""
     kept = json.loads((folder / "tiles.json").read_text())
-    kept["tiles"] = [ProcessTileOutput.model_validate(one) for one in kept["tiles"]]
     about: Json = {"collection_id": "bench", "item_id": "a-v0", "title": "Bench", "version_label": "v1"}
     options = RasterOptions(**kind.options)
     params = RegisterItemParams(**kept, **about, href="http://127.0.0.1/a", output_prefix="silver/x", options=options)

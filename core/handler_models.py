@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from core.documents import Document
+
 
 class Params(BaseModel):
     """Base of handler params: unknown keys are errors, types are checked, never coerced."""
@@ -9,10 +11,8 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Output(BaseModel):
-    """Base of handler outputs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Output(Document):
+    """Base of handler outputs, of which others are made what they need."""
 
 
 class AnyParams(BaseModel):

@@ -205,7 +205,7 @@ class RegisterItemParams(Params):
 
     cog: str | None = Field(default=None, description="Blob path of the COG; staged: this is the read-back.")
     cog_facts: dict[str, Any] | None = Field(default=None, description="The whole output of raster.create_cog.")
-    tiles: list[ProcessTileOutput] | None = Field(default=None, description="Outputs of raster.process_tile.")
+    tiles: list[dict[str, Any]] | None = Field(default=None, description="Outputs of raster.process_tile.")
     grid: dict[str, Any] | None = Field(default=None, description="`grid` of raster.generate_tiling_scheme.")
     raster: dict[str, Any] | None = Field(default=None, description="`raster` of raster.validate; tiles need it.")
     collection: dict[str, Any] | None = Field(default=None, description="Output of raster.check_collection, for files.")

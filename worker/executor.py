@@ -11,6 +11,7 @@ from typing import Any
 import pydantic_core
 from pydantic import BaseModel, ValidationError
 
+from core.documents import newer, unknown
 from core.errors import Classification, ErrorDetail, Finding, GeodagError, ParameterInvalid
 from core.handlers_catalog import RunMode
 from core.ports import BlobRef, BlobRepository, ExternalExport
@@ -277,10 +278,15 @@ async def _until(deadline: float) -> AsyncIterator[None]:
 
 
 def _checked_params(task: RunningTask) -> BaseModel:
-    """Return the params as the handler's model; JSON mode, so that a list may be a tuple and a string a date."""
+    """Return the params as the handler's model; JSON mode, so that a list may be a tuple and a string a date.
+
+    The orchestrator has checked them already: what is unknown here is so because a newer build wrote it.
+    """
     try:
         return task.spec.params.model_validate_json(pydantic_core.to_json(task.message.params))
     except ValidationError as exc:
+        if news := unknown(exc):
+            raise newer([f"params.{field}" for field in news]) from exc
         first = exc.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "params"
         raise ParameterInvalid(f"params.{field}: {first['msg']}", field=field) from exc

@@ -9,6 +9,8 @@ import json
 import logging
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
 from core.errors import Conflict, DataError
 from core.ids import canonical_json, digest
 from core.ports import BlobRef, BlobRepository
@@ -37,7 +39,15 @@ class Reuse:
                 self._logger.warning("stored file is not whole", extra={"task_id": task.task_id, "blob": path})
                 await self._blobs.delete_prefix(ref.container, ref.name)
                 return None
-        output: Json = note["output"]
+        return self._output(task, note["output"])
+
+    def _output(self, task: RunningTask, output: Json) -> Json | None:
+        """Return an output that is one here: another build, beside this one in an upgrade, may say more of it."""
+        try:
+            task.spec.output.model_validate(output)
+        except ValidationError:
+            self._logger.info("another build's output is not read", extra={"task_id": task.task_id})
+            return None
         return output
 
     async def keep(self, task: RunningTask, output: Json, files: Sequence[BlobRef]) -> None:

@@ -96,7 +96,7 @@ def check_collection(ctx: ProcessContext, params: CheckCollectionParams) -> Outc
 
 def process_file(ctx: ProcessContext, params: ProcessFileParams) -> Outcome:
     """Make the COG of one file of a collection, its share of the overview, and what its pixels count."""
-    grid, tile = Grid.model_validate(params.grid), Tile.model_validate(params.file["tile"])
+    grid, tile = Grid.of(params.grid), Tile.of(params.file["tile"])
     facts = RasterFacts.of(params.file["raster"])
     made = create_cog(
         ctx,

@@ -1,12 +1,11 @@
 """What validation found out about a raster and COG creation needs to know, as it travels between the two tasks."""
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from core.errors import TransientError
+from core.documents import Document, is_empty
 
 NodataValue = int | float | str | None
 """A number, or one of the words nan, inf and -inf that JSON numbers cannot say, or no value at all."""
@@ -55,21 +54,12 @@ class Validity(StrEnum):
     MASK = "mask"
 
 
-def _is_none(value: object) -> bool:
-    return value is None
-
-
 ALPHA_DTYPES = ("uint8", "uint16")
 """Of an alpha band that readers understand."""
 
 
-class RasterFacts(BaseModel):
-    """One raster as it will be processed, after every rule was applied.
-
-    Builds beside each other in an upgrade read each other's: a new field is left out where it says nothing.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class RasterFacts(Document):
+    """One raster as it will be processed, after every rule was applied."""
 
     page: int | None = Field(default=None, description="Directory in the file, from 1; null when there is only one.")
     member: str | None = Field(default=None, description="Name in the archive; null when the source is none.")
@@ -104,27 +94,12 @@ class RasterFacts(BaseModel):
     findings: tuple[dict[str, Any], ...] = Field(default=(), description="Findings of validation, for the lineage.")
     alpha_to_mask: int | None = Field(
         default=None,
-        exclude_if=_is_none,
+        exclude_if=is_empty,
         description="Band, from 1, whose zeros the mask is made of: alpha that readers would overlook.",
     )
     masked_alpha: int | None = Field(
-        default=None, exclude_if=_is_none, description="Band, from 1, that is alpha beside a mask, which wins."
+        default=None, exclude_if=is_empty, description="Band, from 1, that is alpha beside a mask, which wins."
     )
-
-    @classmethod
-    def of(cls, found: Mapping[str, Any]) -> Self:
-        """Return what validation found.
-
-        Raises:
-            TransientError: A newer build found something that this one knows nothing of; such a worker can go on.
-        """
-        try:
-            return cls.model_validate(found)
-        except ValidationError as error:
-            news = sorted(str(one["loc"][0]) for one in error.errors() if one["type"] == "extra_forbidden")
-            if not news:
-                raise
-            raise TransientError(f"a newer build found {', '.join(news)}, which this one does not know") from error
 
     @property
     def hides_alpha(self) -> bool:

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from pyproj import CRS, Transformer
 from rasterio.io import DatasetReader
 from rasterio.transform import Affine
 from rasterio.vrt import WarpedVRT
 from rasterio.windows import Window
 
+from core.documents import Document
 from handlers.raster import crs as crs_rules
 from handlers.raster.facts import RasterFacts
 from handlers.raster.plan import Plan, final_transform
@@ -34,10 +35,8 @@ _MARGIN: Final = 16
 """Pixels of the source around a tile, for kernels; more where the source is reduced."""
 
 
-class Grid(BaseModel):
+class Grid(Document):
     """The output of a large raster and its tiles."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     crs_wkt: str = Field(description="WKT2 of the output.")
     transform: tuple[float, float, float, float, float, float] = Field(description="Affine a..f of the whole.")
@@ -60,10 +59,8 @@ class Grid(BaseModel):
         return Affine(*self.transform) * Affine.translation(*window[:2]) * Affine.scale(reduction)
 
 
-class Tile(BaseModel):
+class Tile(Document):
     """One tile of a grid."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     row: int = Field(description="From the north, counted from 0.")
     column: int = Field(description="From the west, counted from 0.")

@@ -32,7 +32,7 @@ def check_complete(grid: Grid, tiles: Sequence[ProcessTileOutput]) -> None:
     Raises:
         DataError: RASTER_UNREADABLE, naming the first tiles that are missing.
     """
-    there = {Tile.model_validate(one.tile) for one in tiles}
+    there = {Tile.of(one.tile) for one in tiles}
     if grid.files is not None and len(there) == grid.files:
         return
     missing = [tile.name for tile in grid.tiles() if tile not in there]
@@ -60,7 +60,7 @@ def write_overview(
             for done, one in enumerate(tiles):
                 ctx.raise_if_cancelled()
                 ctx.progress(done, len(tiles), "putting tiles together")
-                left, top, _, _ = Tile.model_validate(one.tile).window
+                left, top, _, _ = Tile.of(one.tile).window
                 _paste(dst, Path(one.coarse_path), left // grid.reduction, top // grid.reduction)
     with gdal.environment(), gdal.open_geotiff(plain) as src:
         rasterio.shutil.copy(src, target, driver="COG", **profile.creation_options(gdal.cores()))

@@ -75,7 +75,7 @@ def process_tile(ctx: ProcessContext, params: ProcessTileParams) -> Outcome:
         DataError: a 64-bit nodata value cannot be kept.
     """
     facts, plan, profile = _planned(params.raster, params.options)
-    grid, tile = Grid.model_validate(params.grid), Tile.model_validate(params.tile)
+    grid, tile = Grid.of(params.grid), Tile.of(params.tile)
     target = ctx.out_dir / f"{tile.name}.tif"
     with (
         _opened(ctx, Path(params.source), facts) as (path, page),

@@ -41,7 +41,8 @@ def register_tiles(ctx: ProcessContext, params: RegisterItemParams, about: Descr
     for name in ("grid", "raster", "output_prefix"):
         if getattr(params, name) is None:
             raise ParameterMissing(f"{name} is missing; tiles need it", field=name)
-    grid, tiles, findings = Grid.model_validate(params.grid), params.tiles or [], Findings()
+    grid, findings = Grid.of(params.grid or {}), Findings()
+    tiles = [ProcessTileOutput.of(one) for one in params.tiles or ()]
     facts = RasterFacts.of(params.raster or {})
     profile = profile_of(facts.raster_type, check_options(params.options, findings).compression)
     check_complete(grid, tiles)
@@ -102,7 +103,7 @@ def _listed(grid: Grid, tiles: Sequence[ProcessTileOutput], crs: CRS) -> Json:
 
 
 def _entry(grid: Grid, one: ProcessTileOutput, crs: CRS) -> Json:
-    tile = Tile.model_validate(one.tile)
+    tile = Tile.of(one.tile)
     transform = one.transform or list(grid.affine(tile.window)[:6])
     place = footprint(crs, transform, tile.window[2], tile.window[3])
     return {

@@ -9,9 +9,6 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from pathlib import Path
-
-import pytest
 
 from cli.stack.layout import THIS_BUILD, Build
 from orchestrator import migration
@@ -22,7 +19,6 @@ from tests.acceptance.verdicts import check_applied_once
 from tests.azure.upgrade.builds import module_file
 from tests.azure.upgrade.clients import JOB_SECONDS, Crowd
 from tests.azure.upgrade.doors import GRACE_SECONDS, TwoDoors
-from tests.support.raster_path import RasterPath, stack
 from tests.support.waiting import wait_until
 
 SETTINGS = """
@@ -34,11 +30,6 @@ from worker.settings import WorkerSettings
 kinds = (GatewaySettings, OrchestratorSettings, ServingSettings, WorkerSettings)
 print(json.dumps({k.__name__: {n.upper(): f.is_required() for n, f in k.model_fields.items()} for k in kinds}))
 """
-FACTS = """
-import json, sys
-from handlers.raster.facts import RasterFacts
-RasterFacts.model_validate(json.load(sys.stdin))
-"""
 UNFINISHED = "SELECT count(*) FROM dagapp.dag_jobs WHERE status IN ('PENDING', 'RUNNING')"
 
 
@@ -49,19 +40,6 @@ def test_a_build_starts_with_the_settings_of_the_build_before(previous: Build) -
         assert needed <= known.keys(), f"{kind}: a new setting needs a default that holds"
         gone = {name for name in known.keys() - now[kind].keys() if name.startswith(PREFIXES)}
         assert gone <= SHARED_NAMES, f"{kind}: a name that is still set would stop the start"
-
-
-@pytest.mark.parametrize("file", ["plain", "with alpha"])
-def test_the_build_before_goes_on_with_what_this_one_found(previous: Build, tmp_path: Path, file: str) -> None:
-    """A worker of this build validates, one of the build before makes the COG."""
-    raster = RasterPath(tmp_path)
-    bands = stack(3 if file == "plain" else 4, 64, 48)
-    output = raster.validate(raster.write(bands, photometric="RGB")).output
-    assert isinstance(output, dict)
-    done = subprocess.run(
-        (previous.python, "-c", FACTS), input=json.dumps(output["raster"]), cwd=previous.root, text=True
-    )
-    assert done.returncode == 0
 
 
 def test_a_rolling_upgrade_under_load_loses_and_doubles_nothing(

@@ -40,15 +40,16 @@ async def test_the_handler_runs_once_for_each_wanted_item_with_its_own_params(di
 
 
 async def test_the_failure_of_an_item_is_its_own_and_the_next_one_runs(dispatch: Dispatcher) -> None:
-    params = of_items({"code": "ODD"}, {"code": "LATER", "transient": True}, {"unknown": 1})
+    params = of_items({"code": "ODD"}, {"code": "LATER", "transient": True}, {"code": 1}, {"novel": 1})
     async with running():
-        await dispatch("job_a_0", "fail", params, items=(0, 1, 2, 7))
+        await dispatch("job_a_0", "fail", params, items=(0, 1, 2, 3, 7))
         result = await dispatch.result("job_a_0")
     errors = {one.index: one.error for one in result.outcomes or ()}
     assert {index: error and error.code for index, error in errors.items()} == {
         0: "ODD",
         1: "LATER",
         2: "PARAMETER_INVALID",
+        3: "UNAVAILABLE",
         7: "INTERNAL",
     }
 

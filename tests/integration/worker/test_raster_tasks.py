@@ -1,6 +1,7 @@
 """The real raster handlers inside the real jail."""
 
 import asyncio
+import json
 import os
 import shutil
 import warnings
@@ -17,7 +18,8 @@ from rasterio.errors import NotGeoreferencedWarning
 from rasterio.io import MemoryFile
 from rasterio.transform import from_origin
 
-from core.handlers_catalog import HEAVY_QUEUE
+from core.handlers_catalog import CATALOG, HEAVY_QUEUE
+from core.ids import digest
 from core.outgoing import OutgoingPolicy
 from core.ports import BlobRef, BlobRepository
 from core.wire import TaskResult, TaskStatus
@@ -30,6 +32,7 @@ from tests.support.range_host import range_host
 from tests.support.raster_cases import everything
 from tests.support.storage import Storage
 
+REUSABLE = CATALOG["raster.process_tile"].reusable
 HEIGHT = np.add.outer(np.arange(300, dtype="float32"), np.arange(400, dtype="float32"))
 
 
@@ -138,7 +141,9 @@ async def test_a_worker_without_a_client_inspects_nothing(dispatch: Dispatcher, 
 async def test_a_tile_that_is_there_and_whole_is_not_made_again(
     dispatch: Dispatcher, source: str, environment: dict[str, str], storage: Storage
 ) -> None:
-    """Tiles of one raster, twice; then one is damaged; then they are put together from what lies in the storage."""
+    """Tiles of one raster, twice; then one is damaged; then another build noted more of it than this one knows; then
+    they are put together from what lies in the storage.
+    """
     prefix = "silver/asset/0/r1"
     async with running():
         await dispatch("job_validate_0", "raster.validate", {"source": source}, timeout_seconds=60)
@@ -148,7 +153,11 @@ async def test_a_tile_that_is_there_and_whole_is_not_made_again(
     tile = {**common, "grid": scheme["grid"], "tile": scheme["tile_list"][0], "output_prefix": prefix}
     made = []
     async with running(worker_queue=HEAVY_QUEUE, worker_type="heavy"):
-        for attempt in range(4):
+        for attempt in range(5):
+            if attempt == 4:
+                note = f"{prefix}/notes/{digest(['raster.process_tile', REUSABLE, tile])}.json"
+                known = json.loads(storage.read(note) or b"")
+                storage.put(note, json.dumps({**known, "output": {**known["output"], "novel": 1}}).encode())
             if attempt == 2:
                 stored = storage.read(made[0]["blob_path"])
                 assert stored is not None
@@ -156,12 +165,13 @@ async def test_a_tile_that_is_there_and_whole_is_not_made_again(
             name = f"job_tile_{attempt}"
             await dispatch(name, "raster.process_tile", tile, queue=HEAVY_QUEUE, timeout_seconds=60)
             made.append(output(await dispatch.result(name, 60)))
-    first, again, mended, last = made
+    first, again, mended, still, last = made
     assert first["blob_path"].startswith(f"{prefix}/job_tile_0/")
     assert again == first
     assert mended["blob_path"].startswith(f"{prefix}/job_tile_2/")
     assert mended["sha256"] == first["sha256"]
-    assert last == mended
+    assert still == mended
+    assert last["blob_path"].startswith(f"{prefix}/job_tile_4/")
     whole = {
         "tiles": [last], "grid": scheme["grid"], "raster": common["raster"], "output_prefix": prefix,
         "collection_id": "ddh-raster", "item_id": "asset-v0", "title": "Heights", "version_label": "v1",

@@ -87,12 +87,23 @@ async def test_the_journal_has_one_start_and_one_end_of_every_execution(
 async def test_params_outside_the_contract_are_the_callers_error(dispatch: Dispatcher) -> None:
     async with running():
         await dispatch("job_a_0", "sleep", {"seconds": "1"})
-        await dispatch("job_b_0", "chunk_processor", {"items": [], "unknown": 1})
+        result = await dispatch.result("job_a_0")
+    assert result.error is not None
+    assert (result.error.code, result.error.field) == ("PARAMETER_INVALID", "seconds")
+
+
+async def test_params_that_only_a_newer_orchestrator_can_have_let_through_are_left_to_newer_workers(
+    dispatch: Dispatcher,
+) -> None:
+    options = {"crs": "EPSG:4326", "novel": 1}
+    async with running():
+        await dispatch("job_a_0", "chunk_processor", {"items": [], "unknown": 1})
+        await dispatch("job_b_0", "raster.validate", {"source": "bronze/in/a.tif", "options": options})
         first, second = await dispatch.result("job_a_0"), await dispatch.result("job_b_0")
-    assert first.error is not None
-    assert second.error is not None
-    assert (first.error.code, first.error.field) == ("PARAMETER_INVALID", "seconds")
-    assert (second.error.code, second.error.field) == ("PARAMETER_INVALID", "unknown")
+    for result, field in ((first, "params.unknown"), (second, "params.options.novel")):
+        assert result.error is not None
+        assert (result.error.code, result.error.classification) == ("UNAVAILABLE", Classification.TRANSIENT)
+        assert field in result.error.message
 
 
 async def test_a_refused_claim_completes_the_message_and_runs_nothing(dispatch: Dispatcher) -> None:

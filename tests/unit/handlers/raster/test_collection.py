@@ -11,7 +11,7 @@ from rasterio.transform import from_origin
 
 from core.errors import DataError
 from core.stac import tile_items
-from core.tile_params import CheckCollectionParams, ProcessFileParams, ProcessTileOutput
+from core.tile_params import CheckCollectionParams, ProcessFileParams
 from handlers.context import Outcome
 from handlers.raster.collection import check_collection, process_file
 from handlers.raster.findings import Rejected
@@ -136,7 +136,7 @@ def test_files_become_one_overview_and_stay_themselves(raster: RasterPath) -> No
         params = ProcessFileParams(source=str(path), file=one, grid=found["grid"], output_prefix="silver/a/0/r1")
         outcome = process_file(context, params)
         paths = {name: str(context.out_dir / file) for name, file in outcome.files.items()}
-        made.results.append(ProcessTileOutput.model_validate(output(outcome) | paths))
+        made.results.append(output(outcome) | paths)
         with rasterio.open(paths["blob_path"]) as cog, rasterio.open(path) as src:
             np.testing.assert_array_equal(cog.read(), src.read())
             assert cog.transform == src.transform

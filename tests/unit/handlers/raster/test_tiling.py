@@ -19,7 +19,7 @@ from core.errors import DataError, ParameterMissing
 from core.handler_models import RasterOptions
 from core.handlers_catalog import RegisterItemParams
 from core.stac import tile_items
-from core.tile_params import ProcessTileOutput, ProcessTileParams, TilingSchemeParams
+from core.tile_params import ProcessTileParams, TilingSchemeParams
 from handlers.context import Outcome
 from handlers.raster import tallies
 from handlers.raster.facts import RasterType
@@ -103,7 +103,7 @@ class Tiled:
     tiles: list[dict[str, Any]] = field(default_factory=list)
     paths: list[Path] = field(default_factory=list)
     tallies: list[Path] = field(default_factory=list)
-    results: list[ProcessTileOutput] = field(default_factory=list)
+    results: list[dict[str, Any]] = field(default_factory=list)
     """As the worker hands them to raster.stac_register_item: local paths."""
 
 
@@ -122,7 +122,7 @@ def tiled(raster: RasterPath, source: Path, facts: dict[str, Any], **options: An
         made.paths.append(context.out_dir / outcome.files["blob_path"])
         made.tallies.append(context.out_dir / outcome.files["tallies_path"])
         files = {name: str(context.out_dir / file) for name, file in outcome.files.items()}
-        made.results.append(ProcessTileOutput.model_validate(outcome.output | files))
+        made.results.append(outcome.output | files)
         assert sorted(p.name for p in context.scratch.iterdir()) == ["out"], "temporary files are removed"
     return made
 
