@@ -17,13 +17,18 @@ from pathlib import Path
 from random import Random
 
 from psycopg import AsyncConnection, conninfo
+from psycopg_pool import AsyncConnectionPool
 
+from bench.simulation.patching import replaced
 from repositories import roles
-from repositories.database import async_pool
+from repositories.blobs_folder import FolderBlobRepository
+from repositories.database import AsyncPool, make_conninfo
+from repositories.piped import PipedConnection
 from tests.support.databases import Database, Server
 from tests.support.gaps.acts import ACTS, acts_on
+from tests.support.gaps.desk import SMALL
 from tests.support.gaps.play import Stage
-from tests.support.gaps.scenes import KINDS, TIMES
+from tests.support.gaps.scenes import KINDS, OF_LARGE, TIMES
 
 Pair = tuple[str, str, str, str]
 """Kind, time, the act that is stopped and the act that comes between."""
@@ -39,18 +44,33 @@ async def stage_on(database: Database) -> AsyncIterator[Stage]:
     """Yield a stage on a fresh clone."""
     dsn = conninfo.make_conninfo(database.conninfo(roles.ORCHESTRATOR), options=PATIENT)
     async with (
-        async_pool(dsn, name="gaps", min_size=3, max_size=6) as pool,
-        async_pool(database.admin, name="admin", min_size=1, max_size=2) as admin,
-        await AsyncConnection.connect(database.admin, autocommit=True) as observer,
+        _pool(dsn, min_size=3, max_size=6) as pool,
+        _pool(database.admin, min_size=1, max_size=2, prepare_threshold=2) as admin,
+        await AsyncConnection.connect(database.admin, autocommit=True, prepare_threshold=2) as observer,
     ):
-        stage = Stage(pool, admin, observer)
-        await stage.build()
-        yield stage
+        with tempfile.TemporaryDirectory(prefix="geodag-gaps-values-") as folder, replaced(*SMALL):
+            stage = Stage(pool, admin, observer, FolderBlobRepository(Path(folder)))
+            await stage.build()
+            yield stage
+
+
+def _pool(dsn: str, *, min_size: int, max_size: int, prepare_threshold: int | None = None) -> AsyncPool:
+    """Return a pool whose connections nobody checks: each check would cost as much as a statement."""
+    return AsyncConnectionPool(
+        make_conninfo(dsn, "gaps"),
+        connection_class=PipedConnection,
+        kwargs={"prepare_threshold": prepare_threshold},
+        min_size=min_size,
+        max_size=max_size,
+        open=False,
+    )
 
 
 def pairs(kinds: Sequence[str], times: Sequence[str]) -> Iterator[Pair]:
     """Yield everything that makes sense."""
     for kind, when in itertools.product(kinds, times):
+        if when in OF_LARGE and kind != "large":
+            continue
         for first in acts_on(kind, stepped=True):
             for second in acts_on(kind, stepped=False):
                 yield kind, when, first, second

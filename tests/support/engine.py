@@ -2,7 +2,7 @@
 
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -89,11 +89,12 @@ class Engine:
     ended: list[Job] = field(default_factory=list)
     blobs: BlobRepository = field(default_factory=lambda: FolderBlobRepository(_own_folder()))
     """Where large values go; without any said, to a folder that is made when the first one comes."""
+    desk_of: Callable[[PayloadStore], PayloadDesk] = PayloadDesk
 
     def __post_init__(self) -> None:
         definitions = Definitions()
         self.store = PayloadStore(self.blobs)
-        self.desk = PayloadDesk(self.store)
+        self.desk = self.desk_of(self.store)
         self.advance_service = AdvanceService(
             PostgresTaskQueue(),
             definitions,

@@ -8,12 +8,14 @@ from core.errors import CallerError
 from core.wire import Release
 from orchestrator.heartbeat import Pulse
 from orchestrator.loop import Loop
+from services.payload_upkeep import PayloadUpkeep
 from services.recover import OutageGuard, RecoverService
 from services.slots import SlotService
 from tests.support.engine import Engine, beats_of
-from tests.support.gaps.scenes import Scene, failed, good, some_of
+from tests.support.gaps.scenes import Scene, failed, good, serve, some_of
 
 Act = Callable[[Scene, Engine], Awaitable[Any]]
+FIRST: Final = "the first"
 LONG = 1e12
 PATIENT = 1e8
 
@@ -99,12 +101,24 @@ async def tick(scene: Scene, engine: Engine) -> None:
     await loop_of(engine, "owner-1").step()
 
 
+async def values(scene: Scene, engine: Engine) -> None:
+    """Look at the first job, and make what it asks for."""
+    await engine.advance(scene.jobs[0])
+    await serve(engine)
+
+
+async def upkeep(scene: Scene, engine: Engine) -> None:
+    """Remove stored values that belong to no job."""
+    await PayloadUpkeep(engine.pool, engine.store).remove_orphans()
+
+
 def ordered(kind: str, **args: Any) -> Act:
-    """Return an order about the first job."""
+    """Return an order about the first job; FIRST stands for the first node that does something."""
 
     async def order(scene: Scene, engine: Engine) -> None:
+        named = {name: scene.first_node if value == FIRST else value for name, value in args.items()}
         try:
-            await engine.order(scene.jobs[0], kind, **args)
+            await engine.order(scene.jobs[0], kind, **named)
         except CallerError:
             return
 
@@ -172,6 +186,12 @@ ACTS: Final[Mapping[str, Act]] = {
     "resume": ordered("resume"),
     "priority": ordered("priority", priority="interactive"),
     "window": ordered("window", node_id="many", max_concurrency=4),
+    "retry": ordered("retry"),
+    "rerun": ordered("rerun"),
+    "rerun_node": ordered("rerun", node_id=FIRST),
+    "skip": ordered("skip", node_id=FIRST),
+    "values": values,
+    "upkeep": upkeep,
     "submit": submit,
     "take_over": take_over,
     "drain": drain,
@@ -186,6 +206,7 @@ OF_TIME: Final = frozenset({"minute", "hour"})
 """No transactions of anybody's: they only fall into gaps of others."""
 OF_SLOTS: Final = frozenset({"sweep", "widen"})
 OF_FAN_OUTS: Final = frozenset({"window"})
+OF_VALUES: Final = frozenset({"values", "upkeep"})
 
 
 def acts_on(kind: str, *, stepped: bool) -> Sequence[str]:
@@ -193,6 +214,8 @@ def acts_on(kind: str, *, stepped: bool) -> Sequence[str]:
     left_out: set[str] = set(OF_TIME) if stepped else set()
     if kind not in {"slot", "fanslot"}:
         left_out |= OF_SLOTS
-    if not kind.startswith(("fan", "window", "batch")):
+    if kind in {"task", "slot", "sub"}:
         left_out |= OF_FAN_OUTS
+    if kind != "large":
+        left_out |= OF_VALUES
     return [name for name in ACTS if name not in left_out]

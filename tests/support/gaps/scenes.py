@@ -1,14 +1,18 @@
 """What callers meet: jobs of every kind, some of whose tasks are leased, some queued, with timers near or due."""
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from core.errors import Classification, ErrorDetail
 from core.ids import message_id
+from core.payloads import CONTAINER, LIMIT_BYTES
+from core.ports import BlobRef
 from core.wire import ClaimOutcome, ItemOutcome, ResultAnswer, ResultDisposition, TaskMessage, TaskResult, TaskStatus
 from services.work import pipelined
 from tests.support.engine import Engine, HandWorker
+from tests.support.gaps.desk import HandDesk
 
 CLOCK: Final = """
 CREATE TABLE public.ahead (seconds float8 NOT NULL);
@@ -23,22 +27,32 @@ FAN: Final = """
 workflow_id: {name}
 version: 1
 inputs: {{items: {{type: array, default: [1, 2, 3, 4, 5]}}}}
-outputs: {{n: "{{{{ nodes.join.output.count }}}}"}}
+outputs: {{n: "{{{{ nodes.join.output.{counted} }}}}"}}
 nodes:
   start: {{type: start, next: many}}
   many:
     type: fan_out
     source: "{{{{ inputs.items }}}}"
     {words}
-    task: {{handler: echo, params: {{v: "{{{{ item }}}}"}}, {retry}{slot}}}
+    task: {{handler: echo, params: {{v: "{{{{ {item} }}}}"}}, {retry}{slot}}}
     next: join
-  join: {{type: fan_in, aggregation: count, next: end}}
+  join: {{type: fan_in, aggregation: {aggregation}, next: end}}
   end: {{type: end}}
 """
 
 
 def _fan(name: str, words: str, slot: str = "") -> str:
-    return FAN.format(name=name, words=words, slot=slot, retry=RETRY)
+    how = {"item": "item", "aggregation": "count", "counted": "count"}
+    return FAN.format(name=name, words=words, slot=slot, retry=RETRY, **how)
+
+
+def _large(name: str) -> str:
+    how = {"item": "item.n", "aggregation": "collect", "counted": "results | length"}
+    return FAN.format(name=name, words="max_concurrency: 2", slot="", retry=RETRY, **how)
+
+
+LARGE: Final = [{"n": number, "pad": "x" * (LIMIT_BYTES // 4)} for number in range(5)]
+"""Items that travel by reference."""
 
 
 SOURCES: Final = (
@@ -83,10 +97,16 @@ nodes:
     _fan("window", "max_concurrency: 2"),
     _fan("batch", "max_concurrency: 2\n    batch_size: 2"),
     _fan("fanslot", "max_concurrency: 4", ', concurrency: {key: "global:desk", limit: 2}'),
+    _large("large"),
 )
-KINDS: Final = ("task", "fan", "window", "batch", "slot", "fanslot", "sub")
-TIMES: Final = ("fresh", "due", "backoff", "paused")
-"""Nothing is due; leases and unclaimed messages are; the next attempt of a failed task is; the job is paused."""
+KINDS: Final = ("task", "fan", "window", "batch", "slot", "fanslot", "sub", "large")
+FIRST_NODES: Final = {"task": "one", "slot": "one", "sub": "call"}
+"""The first node that does something; of the other kinds it is the fan-out."""
+TIMES: Final = ("fresh", "due", "backoff", "paused", "failed", "asked", "gather")
+"""Nothing is due; leases and unclaimed messages are; the next attempt of a failed task is; the job is paused; a task
+failed for good; nobody made yet what the job asked for to begin, to end."""
+OF_LARGE: Final = frozenset({"asked", "gather"})
+OLD_SECONDS: Final = 10 * 86400.0
 GRANTS: Final = 3
 """After which nobody acts on any more: of the job's slot, of its tasks' slots."""
 FAMILY: Final = """
@@ -127,6 +147,13 @@ class Scene:
     applied: list[str] = field(default_factory=list)
     """What the worker was told so of."""
     wrong: list[str] = field(default_factory=list)
+    acts: frozenset[str] = frozenset()
+    """What is played."""
+
+    @property
+    def first_node(self) -> str:
+        """Return the first node that does something."""
+        return FIRST_NODES.get(self.kind, "many")
 
     def worker(self, engine: Engine) -> HandWorker:
         """Return the worker, calling an engine."""
@@ -138,7 +165,8 @@ class Scene:
 
     async def create(self, engine: Engine) -> None:
         """Create one more job."""
-        order = await engine.jobs.order(workflow_id=self.kind, inputs={})
+        inputs = {"items": LARGE} if self.kind == "large" else {}
+        order = await engine.jobs.order(workflow_id=self.kind, inputs=inputs)
         async with pipelined(engine.pool) as conn:
             (job,) = await engine.jobs.create_many(conn, [order])
             self.jobs.append(job.job_id)
@@ -188,7 +216,12 @@ async def prepare(admin: Engine, kind: str, time: str, go_on: Callable[[], Await
         await scene.create(admin)
     for _ in range(GRANTS if kind in {"slot", "fanslot"} else 0):
         await go_on()
-    await scene.receive(admin, all_but=1)
+    if kind == "large" and time != "asked":
+        await serve(admin)
+        await scene.forward(1)  # its items are read by the next look
+        await go_on()
+    if time != "asked":
+        await scene.receive(admin, all_but=1)
     match time:
         case "due":
             await scene.forward(400)
@@ -199,7 +232,31 @@ async def prepare(admin: Engine, kind: str, time: str, go_on: Callable[[], Await
             await scene.renew(*scene.held)
         case "paused":
             await admin.order(scene.jobs[0], "pause")
+        case "failed":
+            await scene.worker(admin).report(failed(scene.held.pop(0), Classification.PERMANENT))
+            await go_on()
+        case "gather":
+            while await scene.receive(admin) or scene.held:
+                held, scene.held = scene.held, []
+                scene.note(await scene.worker(admin).report(*map(good, held)))
+    if kind == "large":
+        await _grow_old(admin, scene.jobs[0])
     return scene
+
+
+async def serve(engine: Engine) -> None:
+    """Make what an engine's jobs have asked for."""
+    assert isinstance(engine.desk, HandDesk)
+    await engine.desk.serve()
+
+
+async def _grow_old(admin: Engine, job_id: str) -> None:
+    """Let the stored values of a job be so old that they went if there were no such job."""
+    row = (await admin.job(job_id)).input_refs
+    assert row is not None
+    value = admin.blobs.local_path(BlobRef(CONTAINER, row["items"]["blob"]))
+    assert value is not None
+    os.utime(value.parent, (then := value.stat().st_mtime - OLD_SECONDS, then))
 
 
 def name_of(message: TaskMessage) -> str:
@@ -207,9 +264,9 @@ def name_of(message: TaskMessage) -> str:
     return message_id(message.task_id, message.dispatch_no)
 
 
-def failed(message: TaskMessage) -> TaskResult:
-    """Return a failure that may pass."""
-    error = ErrorDetail(code="BROKEN", message="it broke", classification=Classification.TRANSIENT)
+def failed(message: TaskMessage, classification: Classification = Classification.TRANSIENT) -> TaskResult:
+    """Return a failure, by default one that may pass."""
+    error = ErrorDetail(code="BROKEN", message="it broke", classification=classification)
     outcomes = tuple(ItemOutcome(index=index, status=TaskStatus.FAILED, error=error) for index in message.items or ())
     return TaskResult(
         task_id=message.task_id,
