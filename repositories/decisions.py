@@ -10,7 +10,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from pydantic import BaseModel
 
-from repositories.documents import document_of
+from repositories.documents import alike, document_of
 from repositories.events import NewEvent
 
 Row = BaseModel | Mapping[str, Any]
@@ -56,7 +56,8 @@ created_attempts AS (
     SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority,
         params_digest, token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child,
         queue_expires_at, claim_id, worker_id, leased_at, lease_expires_at
-    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'new_attempts')
+    FROM doc, jsonb_populate_recordset(
+        jsonb_populate_record(NULL::dagapp.dag_attempts, d #> '{new_attempts,every}'), d #> '{new_attempts,each}')
 ),
 updated_attempts AS (
     UPDATE dagapp.dag_attempts AS a
@@ -64,7 +65,8 @@ updated_attempts AS (
         dispatch_no = coalesce(u.dispatch_no, a.dispatch_no),
         token_hash = coalesce(u.token_hash, a.token_hash), priority = coalesce(u.priority, a.priority),
         peak_rss_bytes = greatest(u.peak_rss_bytes, a.peak_rss_bytes)
-    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'attempts') AS u
+    FROM doc, jsonb_populate_recordset(
+        jsonb_populate_record(NULL::dagapp.dag_attempts, d #> '{attempts,every}'), d #> '{attempts,each}') AS u
     WHERE a.task_id = ANY(%(task_ids)s) AND a.task_id = u.task_id
         AND a.state IN ('queued', 'parked', 'leased')
 ),
@@ -74,7 +76,8 @@ created_results AS (
          worker_id, reported_at, processed, disposition)
     SELECT task_id, job_id, node_id, attempt, status, output, output_ref, outcomes, error, findings, metrics,
         worker_id, reported_at, processed, disposition
-    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_task_results, d -> 'new_results')
+    FROM doc, jsonb_populate_recordset(
+        jsonb_populate_record(NULL::dagapp.dag_task_results, d #> '{new_results,every}'), d #> '{new_results,each}')
     ON CONFLICT (task_id) DO NOTHING
 ),
 settled_results AS (
@@ -183,9 +186,9 @@ class DecisionRepository:
         document = document_of(
             jobs=jobs,
             nodes=nodes,
-            new_attempts=new_attempts,
-            attempts=attempts,
-            new_results=new_results,
+            new_attempts=alike(new_attempts),
+            attempts=alike(attempts),
+            new_results=alike(new_results),
             results=results,
             events=events,
         )

@@ -4,12 +4,13 @@ Many rows go in as one bound value, a JSON document that SQL reads back with `js
 any number of rows, JSON null becomes SQL NULL, integers stay exact.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Generic, LiteralString, Protocol, TypeVar
 
 from psycopg import AsyncConnection, AsyncCursor, pq
 from psycopg.abc import Transformer
+from pydantic import BaseModel
 from pydantic_core import to_json
 
 from core.models.table import Table
@@ -20,9 +21,30 @@ TableRow = TypeVar("TableRow", bound=Table)
 RowFactory = Callable[[AsyncCursor[Any]], Callable[[Sequence[Any]], Row]]
 
 
-def document_of(**parts: Sequence[object]) -> str:
+def document_of(**parts: Sequence[object] | Mapping[str, object]) -> str:
     """Return named lists of rows as the text of one JSON object, without empty parts and NULL fields of models."""
     return to_json({name: rows for name, rows in parts.items() if rows}, exclude_none=True).decode()
+
+
+def alike(rows: Sequence[BaseModel | Mapping[str, Any]]) -> Mapping[str, object]:
+    """Return rows as {every: what all of them say, each: [what one says besides]}, without NULL; empty for none.
+
+    A thousand children differ in little: the server reads such rows in a third of the time. `every` is the base record
+    of `jsonb_populate_recordset`.
+    """
+    if not rows:
+        return {}
+    first, *others = [row.__dict__ if isinstance(row, BaseModel) else row for row in rows]
+    every = {
+        name: value
+        for name, value in first.items()
+        if value is not None and all(other.get(name) == value for other in others)
+    }
+    each = [
+        {name: value for name, value in row.items() if value is not None and name not in every}
+        for row in (first, *others)
+    ]
+    return {"every": every, "each": each}
 
 
 def document(rows: Sequence[object]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from repositories.documents import document_of
+from repositories.documents import alike, document_of
 
 Row = Mapping[str, Any]
 
@@ -47,11 +47,8 @@ created AS (
          fan_out_index, first_dispatched_at, dispatched_at, completed_at, outcomes, slot_key, waiting_for)
     SELECT job_id, node_id, status, task_id, attempt, input_params, input_ref, error, parent_node_id,
         fan_out_index, first_dispatched_at, dispatched_at, completed_at, outcomes, slot_key, waiting_for
-    FROM doc, jsonb_to_recordset(d -> 'created') AS c(
-        job_id text, node_id text, status text, task_id text, attempt integer, input_params jsonb,
-        input_ref jsonb, error jsonb, parent_node_id text, fan_out_index integer,
-        first_dispatched_at timestamptz, dispatched_at timestamptz, completed_at timestamptz,
-        outcomes jsonb, slot_key text, waiting_for jsonb)
+    FROM doc, jsonb_populate_recordset(
+        jsonb_populate_record(NULL::dagapp.dag_node_states, d #> '{created,every}'), d #> '{created,each}')
 ),
 changed AS (
     UPDATE dagapp.dag_node_states AS n
@@ -60,17 +57,16 @@ changed AS (
         output = u.output, output_ref = u.output_ref, outcomes = u.outcomes, error = u.error,
         ready_at = u.ready_at, first_dispatched_at = u.first_dispatched_at,
         dispatched_at = u.dispatched_at, started_at = u.started_at, completed_at = u.completed_at
-    FROM doc, jsonb_to_recordset(d -> 'changed') AS u(
-        job_id text, node_id text, from_status text, status text, task_id text, attempt integer,
-        retries_used integer, losses_used integer, not_before timestamptz, waiting_for jsonb, output jsonb,
-        output_ref jsonb, outcomes jsonb, error jsonb, ready_at timestamptz, first_dispatched_at timestamptz,
-        dispatched_at timestamptz, started_at timestamptz, completed_at timestamptz)
+    FROM doc, jsonb_populate_recordset(
+        jsonb_populate_record(NULL::dagapp.dag_node_states, d #> '{changed,every}'), d #> '{changed,each}') AS u
     WHERE n.ctid = ANY(ARRAY(
-            SELECT found.ctid FROM unnest(%(job_ids)s::text[], %(node_ids)s::text[]) AS w(job_id, node_id)
+            SELECT found.ctid
+            FROM unnest(%(job_ids)s::text[], %(node_ids)s::text[], %(statuses)s::text[]) AS w(job_id, node_id, status)
             CROSS JOIN LATERAL (
-                SELECT c.ctid FROM dagapp.dag_node_states AS c
-                WHERE c.job_id = w.job_id AND c.node_id = w.node_id LIMIT 1) AS found))
-        AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
+                SELECT c.ctid, c.status FROM dagapp.dag_node_states AS c
+                WHERE c.job_id = w.job_id AND c.node_id = w.node_id LIMIT 1) AS found
+            WHERE found.status = w.status))
+        AND n.job_id = u.job_id AND n.node_id = u.node_id
     RETURNING n.node_id
 )
 SELECT 1 / (CASE WHEN (SELECT count(*) FROM changed) = cardinality(%(node_ids)s::text[]) THEN 1 ELSE 0 END)
@@ -111,10 +107,11 @@ class FanOutDecisionRepository:
             _WRITE,
             {
                 "document": document_of(
-                    opened=opened, fan_outs=fan_outs, items=items, created=created, changed=changed
+                    opened=opened, fan_outs=fan_outs, items=items, created=alike(created), changed=alike(changed)
                 ),
                 "fan_out_jobs": list({row["job_id"] for row in fan_outs}),
                 "job_ids": [row["job_id"] for row in changed],
                 "node_ids": [row["node_id"] for row in changed],
+                "statuses": [row["from_status"] for row in changed],
             },
         )
