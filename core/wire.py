@@ -1,12 +1,15 @@
 """What orchestrators, queues and workers say to each other. Every message carries `schema_version`."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import ErrorDetail, Finding
 from core.payloads import PayloadRef
+from core.unchecked import unchecked
 
 SCHEMA_VERSION = 1
 Json = dict[str, Any]
@@ -20,6 +23,19 @@ class Wire(BaseModel):
     """Base of everything that crosses a process boundary."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def of_checked(cls, **values: Any) -> Self:
+        """Return an instance of values that come from checked ones; what is left out has its default.
+
+        Not for a model with a default that is made anew for each instance.
+        """
+        return unchecked(cls, {**_defaults_of(cls), **values}, set(values))
+
+
+@cache
+def _defaults_of(cls: type[Wire]) -> Mapping[str, Any]:
+    return {name: None if field.is_required() else field.default for name, field in cls.model_fields.items()}
 
 
 class TaskMessage(Wire):

@@ -64,7 +64,7 @@ def _judge(report: TaskResult | Release, attempt: Attempt | None, worker_id: str
     row = _row(report, attempt, worker_id, now)
     match attempt.state:
         case AttemptState.LEASED:
-            answer = ResultAnswer(task_id=report.task_id, disposition=ResultDisposition.APPLIED)
+            answer = ResultAnswer.of_checked(task_id=report.task_id, disposition=ResultDisposition.APPLIED)
             ends = AttemptState.RELEASED if isinstance(report, Release) else AttemptState.REPORTED
             return Verdict(answer, row, ends, None if isinstance(report, Release) else report.peak_rss_bytes)
         case AttemptState.REPORTED:

@@ -63,14 +63,14 @@ class Room:
         if older_left or self.free.take(attempt) is not None:
             return None
         seconds = attempt.heartbeat_timeout_seconds or self.lease_seconds
-        answer = ClaimAnswer(
+        answer = ClaimAnswer.of_checked(
             task_id=attempt.task_id,
             outcome=ClaimOutcome.GRANTED,
             lease_seconds=seconds,
             handler=attempt.handler,
             params_digest=attempt.params_digest,
         )
-        self.grants.append(Grant(message=message, answer=answer))
+        self.grants.append(Grant.of_checked(message=message, answer=answer))
         leased = {
             "state": AttemptState.LEASED,
             "claim_id": self.request.claim_id,

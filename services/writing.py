@@ -322,7 +322,7 @@ def _again(attempt: Attempt, node: NodeState, now: datetime, priority: int, item
 def _message(
     attempt: Attempt, params: Mapping[str, Any], ref: PayloadRef | None, token: str, items: tuple[int, ...] | None
 ) -> TaskMessage:
-    return TaskMessage(
+    return TaskMessage.of_checked(
         task_id=attempt.task_id,
         job_id=attempt.job_id,
         node_id=attempt.node_id,

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any, ClassVar, Self, TypeVar, get_args
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-Row = TypeVar("Row", bound="Table")
+from core.unchecked import unchecked
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +68,16 @@ class Table(BaseModel):
         for name, members in _enums_of(cls):
             if (value := values.get(name)) is not None:
                 values[name] = members[value]
-        return _made(cls, {**_empty_row_of(cls), **values}, set(values))
+        return unchecked(cls, {**_empty_row_of(cls), **values}, set(values))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with other values, unchecked as ever; at a third of what the base class takes."""
         if deep:
             return super().model_copy(update=update, deep=True)
         changed, known = update or {}, self.__pydantic_fields_set__
-        return _made(
+        return unchecked(
             type(self), {**self.__dict__, **changed}, known if known.issuperset(changed) else known.union(changed)
         )
-
-
-def _made(cls: type[Row], values: dict[str, Any], fields_set: set[str]) -> Row:
-    """Return an instance without looking at its values."""
-    row = cls.__new__(cls)
-    object.__setattr__(row, "__dict__", values)
-    object.__setattr__(row, "__pydantic_fields_set__", fields_set)
-    object.__setattr__(row, "__pydantic_extra__", None)
-    object.__setattr__(row, "__pydantic_private__", None)
-    return row
 
 
 @lru_cache
