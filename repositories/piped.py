@@ -22,6 +22,8 @@ from psycopg import AsyncConnection, AsyncCursor, abc, errors, pq
 from psycopg._queries import PostgresQuery
 from psycopg.abc import Params
 from psycopg.adapt import Transformer
+from psycopg.types.json import set_json_loads
+from pydantic_core import from_json
 
 from repositories.plain_values import prepared
 
@@ -91,6 +93,7 @@ class PipedConnection(AsyncConnection[Any]):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        set_json_loads(from_json, self)  # a tenth of the standard library's time for the small ones that rows hold
         self.cursor_factory = PipedCursor
         self.pipe: Pipe | None = None
         self.transformer = Transformer(self)
