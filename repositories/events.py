@@ -1,9 +1,8 @@
 """The append-only log of every transition."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
@@ -12,18 +11,17 @@ from core.models.engine import JobEvent
 from repositories.documents import document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewEvent:
-    """An event about to be written."""
+class NewEvent(TypedDict):
+    """An event about to be written: most of what the engine writes, so nothing but the row."""
 
     job_id: str
-    node_id: str | None = None
-    task_id: str | None = None
+    node_id: NotRequired[str | None]
+    task_id: NotRequired[str | None]
     event_type: str
-    event_status: str | None = None
-    event_data: dict[str, Any] = field(default_factory=dict)
-    checkpoint_name: str | None = None
-    created_at: datetime | None = None
+    event_status: NotRequired[str | None]
+    event_data: Mapping[str, Any]
+    checkpoint_name: NotRequired[str]
+    created_at: NotRequired[datetime | None]
     """The clock of the transaction; now when missing."""
 
 

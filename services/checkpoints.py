@@ -61,6 +61,7 @@ async def save_checkpoints(conn: Connection, rows: Sequence[Checkpoint]) -> None
             node_id=row.node_id,
             task_id=row.saved_by,
             event_type="checkpoint_saved",
+            event_data={},
             checkpoint_name=row.phase,
             created_at=row.saved_at,
         )

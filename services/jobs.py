@@ -209,22 +209,25 @@ def _job_id(workflow: Workflow, resolved: Mapping[str, Any]) -> JobId:
 
 def _new_job(order: Order, owner_id: str | None, now: datetime) -> Job:
     workflow, stored = order.workflow, order.stored
-    return Job(
-        job_id=stored.job_id,
-        workflow_id=workflow.workflow_id,
-        workflow_version=workflow.version,
-        definition_hash=workflow.definition_hash,
-        status=JobStatus.PENDING,
-        input_params=dict(stored.inputs),
-        input_refs={name: ref.model_dump() for name, ref in stored.refs.items()} or None,
-        run_no=1,
-        version=1,
-        owner_id=owner_id,
-        owner_epoch=1,
-        priority=order.priority,
-        deadline_at=workflow.deadline_at(now),
-        correlation_id=order.correlation_id,
-        submitted_by=order.submitted_by,
-        created_at=now,
-        updated_at=now,
+    return Job.of_row(
+        {
+            "job_id": stored.job_id,
+            "workflow_id": workflow.workflow_id,
+            "workflow_version": workflow.version,
+            "definition_hash": workflow.definition_hash,
+            "status": JobStatus.PENDING,
+            "input_params": dict(stored.inputs),
+            "input_refs": {name: ref.model_dump() for name, ref in stored.refs.items()} or None,
+            "run_no": 1,
+            "version": 1,
+            "owner_id": owner_id,
+            "owner_epoch": 1,
+            "priority": order.priority,
+            "deadline_at": workflow.deadline_at(now),
+            "correlation_id": order.correlation_id,
+            "submitted_by": order.submitted_by,
+            "warnings": [],
+            "created_at": now,
+            "updated_at": now,
+        }
     )

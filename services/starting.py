@@ -7,7 +7,7 @@ from datetime import datetime
 from core.dag import child_jobs
 from core.dag.definition import Workflow
 from core.dag.evaluator import initial_nodes
-from core.dag.state import Decision, Event, JobState
+from core.dag.state import Decision, JobState
 from core.errors import WorkflowError
 from core.models.engine import Job
 from services.definitions import Definitions
@@ -21,16 +21,14 @@ def first_step(
 
     Whoever creates a job writes rows that refer to it; the hook of an end has to find them.
     """
-    created = Event("job_created", str(job.status), data={"workflow_id": job.workflow_id, "by": job.submitted_by})
     nodes = {node.node_id: node for node in initial_nodes(workflow, job)}
     state = JobState(job, nodes, workflows=definitions.known, pauses=pauses)
     step = evaluate(workflow, state, now)
     if step.ended or step.job is None:
         waiting = replace(state, job=job.model_copy(update={"wake_at": now}))
-        return Step(waiting, Decision(events=(created,)), None)
+        return Step(waiting, Decision(), None)
     first = step.job.model_copy(update={"version": job.version})
-    events = (created, *step.decision.events)
-    return with_children(Step(state, replace(step.decision, events=events), first), now, definitions)
+    return with_children(Step(state, step.decision, first), now, definitions)
 
 
 def with_children(step: Step, now: datetime, definitions: Definitions) -> Step:

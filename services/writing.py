@@ -94,7 +94,9 @@ class DecisionWriter:
     ) -> Sequence[TaskMessage]:
         """Store jobs; return the messages of their tasks for which there was no room."""
         placed = place(_new_tasks(steps, now), rooms, now)
-        events = [_new_event(step.state.job, event, now) for step in steps for event in step.decision.events]
+        events = [
+            _new_event(one.state.job, event, now) for one in steps for event in (_created(one), *one.decision.events)
+        ]
         await DecisionRepository(conn).create(
             jobs=[step.job or step.state.job for step in steps],
             nodes=[_begun(node, placed, now) for step in steps for node in _nodes_of(step)],
@@ -217,6 +219,11 @@ def _parent_attempts(steps: Iterable[Step], now: datetime) -> list[Attempt]:
         for step in steps
         for start in step.decision.child_jobs
     ]
+
+
+def _created(step: Step) -> Event:
+    job = step.state.job
+    return Event("job_created", str(job.status), data={"workflow_id": job.workflow_id, "by": job.submitted_by})
 
 
 def _nodes_of(step: Step) -> list[NodeState]:
@@ -346,6 +353,6 @@ def _new_event(job: Job, event: Event, now: datetime) -> NewEvent:
         task_id=event.task_id,
         event_type=event.event_type,
         event_status=event.event_status,
-        event_data=dict(event.data),
+        event_data=event.data,
         created_at=now,
     )

@@ -207,7 +207,7 @@ class Run:
             self.log.add_child(_GROUPED[status], status.value, changed.parent_node_id, changed.fan_out_index or 0)
             return
         task_id = changed.task_id if node.status is not NodeStatus.PENDING else None
-        self.log.append(Event(event or _NODE_EVENTS[status], status.value, node_id, task_id, data))
+        self.log.append(Event(event or _NODE_EVENTS[status], status, node_id, task_id, data))
 
     def fail_node(self, node_id: str, error: ErrorDetail, **fields: Any) -> None:
         """End a node as FAILED with its error."""
@@ -247,7 +247,7 @@ class Run:
         if status in JOB_FINAL:
             fields |= {"completed_at": self.now, "wake_at": None}
         self.job = self.job.model_copy(update=fields)
-        self.log.append(Event(_JOB_EVENTS[status], status.value, data=data))
+        self.log.append(Event(_JOB_EVENTS[status], status, data=data))
 
     def start_job(self) -> None:
         """Let the job be RUNNING from the first thing on that takes time."""

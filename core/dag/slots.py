@@ -130,6 +130,8 @@ def keep(run: Run, node_id: str) -> None:
 
 def conclude(run: Run) -> None:
     """Ask for what is wanted and give back what is not, by what changed since the evaluation began."""
+    if not run.workflow.uses_slots and not run.state.slots:
+        return
     before, after = dict(_held(run, run.state.nodes, run.state.children)), dict(_held(run, run.nodes, run.children))
     run.wishes.requests = {holder: one for holder, one in run.wishes.requests.items() if holder in after}
     noticed: list[str] = []

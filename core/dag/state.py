@@ -76,7 +76,7 @@ class Dispatch:
     params_ref: PayloadRef | None = None
     """Where large params lie; `params` is empty then."""
     params_digest: str | None = None
-    """Digest of large params."""
+    """Digest of the params; None: not known yet, and not of large ones."""
     items: tuple[int, ...] | None = None
     """Of a batch, the indexes of the items to run."""
     queue_timeout_seconds: float | None = None

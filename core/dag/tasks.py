@@ -9,7 +9,7 @@ from core.dag.templates import TemplateFailed
 from core.dag.values import Ask, value_of
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
-from core.ids import canonical_json, task_id
+from core.ids import canonical_json, digest, task_id
 from core.statuses import NodeStatus
 
 
@@ -56,9 +56,10 @@ def _prepared(run: Run, node_id: str, node: TaskNode, spec: HandlerSpec) -> Prep
     answer = value_of(run, ask)
     if answer.ref is not None:
         return Prepared(spec, {}, answer.ref, answer.digest)
-    if problem := params_problem(spec, canonical_json(answer.value).encode()):
+    text = canonical_json(answer.value)
+    if problem := params_problem(spec, text.encode()):
         raise TemplateFailed.of(problem)
-    return Prepared(spec, answer.value)
+    return Prepared(spec, answer.value, digest=digest(answer.value, text))
 
 
 def dispatch(run: Run) -> None:

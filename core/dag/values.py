@@ -88,6 +88,8 @@ def asked(run: Run, ask: Ask, large: tuple[LargeValue, ...] = ()) -> Rendered:
 def large_reads(run: Run, program: Program) -> Iterator[LargeValue]:
     """Yield the large values that a program may look into, each once."""
     found: dict[Place, PayloadRef] = {}
+    if not run.job.input_refs and all(node.output_ref is None for node in run.nodes.values()):
+        return
     for lookup, _ in lookups_of(program):
         found.update(_refs_behind(run, lookup))
     for place in sorted(found):
