@@ -112,7 +112,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--replay", type=int, help="Run this one seed and print its history.")
     parser.add_argument("--bug", choices=sorted(BUGS), help="Plant a bug, to see whether the invariants find it.")
-    parser.add_argument("--json", type=Path, help="Also write the numbers here.")
+    parser.add_argument("--json", type=Path, help="Also write the numbers so far here, again and again.")
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.replay is not None:
@@ -125,11 +125,9 @@ def main() -> int:
             for history in histories:
                 totals.add(history)
                 _report(history)
+            if arguments.json:
+                _write(totals, arguments.json)
     _print(totals, time.monotonic() - began)
-    if arguments.json:
-        arguments.json.write_text(
-            json.dumps({**vars_of(totals), "failed": [one.seed for one in totals.failed]}, indent=2)
-        )
     return 1 if totals.failed else 0
 
 
@@ -144,6 +142,11 @@ def vars_of(totals: Totals) -> dict[str, object]:
         "faults": dict(totals.faults.most_common()),
         "covered": dict(sorted(totals.covered.items())),
     }
+
+
+def _write(totals: Totals, file: Path) -> None:
+    failed = [one.seed for one in totals.failed]
+    file.write_text(json.dumps({**vars_of(totals), "failed": failed}, indent=2))
 
 
 def _report(history: History) -> None:

@@ -101,14 +101,15 @@ class Loop:
     async def step(self) -> float:
         """Do everything that is due now and return for how long there is nothing to do."""
         await self._take_over()
+        self._deferred = {job_id: until for job_id, until in self._deferred.items() if until > time.monotonic()}
         look = await self._look()
-        ready = [job for job in look.due if self._deferred.get(job.job_id, 0.0) <= time.monotonic()]
+        ready = [job for job in look.due if job.job_id not in self._deferred]
         advanced, self._more = 0, look.full
         for start in range(0, len(ready), BATCH):
             advanced += await self._advance(ready[start : start + BATCH])
         if self._more and advanced:
             return 0.0
-        return self._pause(look.seconds_to_next_timer, some_deferred=len(ready) < len(look.due))
+        return self._pause(look.seconds_to_next_timer)
 
     async def _take_over(self) -> None:
         """Claim ownerless jobs when told, and at least once in a poll interval; those of the dead when allowed."""
@@ -131,7 +132,7 @@ class Loop:
             found.append(await jobs.due_grants(self.owner_id, DUE_LIMIT))
             may_expire = self.guard.may_expire_leases(time.monotonic())
             leases = await jobs.due_leases(self.owner_id, DUE_LIMIT) if may_expire else None
-            timer = await jobs.seconds_to_next_timer(self.owner_id)
+            timer = await jobs.seconds_to_next_timer(self.owner_id, list(self._deferred))
             groups = [await pending.rows() for pending in found]
             expired = [] if leases is None else await leases.rows()
             next_timer = (await timer.rows())[0]
@@ -172,11 +173,12 @@ class Loop:
         self._more = self._more or sum(len(step.state.results) for step in steps) >= MAX_RESULTS
         return sum(1 for step in steps if step.job is not None)
 
-    def _pause(self, seconds_to_next_timer: float | None, *, some_deferred: bool) -> float:
+    def _pause(self, seconds_to_next_timer: float | None) -> float:
+        """Return how long to wait: for the next timer, or until a job is not left alone any more."""
         longest = self.poll_interval if self.hears() else min(self.poll_interval, DEAF_POLL_SECONDS)
-        if seconds_to_next_timer is None or (some_deferred and seconds_to_next_timer <= 0):
-            return longest
-        return max(min(seconds_to_next_timer, longest), MIN_WAIT_SECONDS)
+        ends = [until - time.monotonic() for until in self._deferred.values()]
+        timers = ends if seconds_to_next_timer is None else [*ends, seconds_to_next_timer]
+        return max(min([*timers, longest]), MIN_WAIT_SECONDS)
 
     def _backoff(self) -> float:
         self._failures += 1

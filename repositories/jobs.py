@@ -222,8 +222,8 @@ class JobRepository:
             (owner_id, limit),
         )
 
-    async def seconds_to_next_timer(self, owner_id: str) -> Pending[float | None]:
-        """Return how far the nearest timer of an owner's active jobs is away, None when there is none."""
+    async def seconds_to_next_timer(self, owner_id: str, but: Sequence[str] = ()) -> Pending[float | None]:
+        """Return how far the nearest timer of an owner's active jobs, but some, is away; None when there is none."""
         return await send(
             self._conn,
             scalar_row,
@@ -231,9 +231,10 @@ class JobRepository:
             SELECT extract(epoch FROM (
                 SELECT wake_at FROM dagapp.dag_jobs
                 WHERE owner_id = %s AND status IN ('PENDING', 'RUNNING') AND wake_at IS NOT NULL
+                    AND job_id <> ALL(%s)
                 ORDER BY wake_at LIMIT 1) - dagapp.clock())::float8
             """,
-            (owner_id,),
+            (owner_id, list(but)),
         )
 
     async def claim_unowned(self, owner_id: str, limit: int) -> int:

@@ -18,7 +18,7 @@ def engine(pool: AsyncPool) -> Engine:
     return Engine(pool)
 
 
-def loop_of(engine: Engine) -> Loop:
+def loop_of(engine: Engine, poll_interval: float = 1.0) -> Loop:
     guard = OutageGuard(time.monotonic() - 100, 15.0, 20.0)
     guard.beat(time.monotonic() - 50)
     recover = RecoverService(engine.pool, "owner-1", 15.0)
@@ -29,7 +29,7 @@ def loop_of(engine: Engine) -> Loop:
         guard,
         Pulse(),
         "owner-1",
-        1.0,
+        poll_interval,
         hears=lambda: True,
         on_ended=lambda _jobs: None,
     )
@@ -106,3 +106,26 @@ async def test_a_job_left_alone_does_not_keep_the_loop_spinning(engine: Engine) 
     loop = loop_of(engine)
     await loop.step()
     assert await loop.step() == 1.0
+
+
+async def test_a_job_left_alone_hides_no_timer_of_another_and_is_looked_at_when_its_time_is_over(
+    engine: Engine,
+) -> None:
+    bad, good = await two_jobs_to_end(engine)
+
+    async def refuse(conn: Any, job: Job) -> None:
+        raise ValueError("no end today")
+
+    engine.advance_service.writer._on_job_ended = refuse
+    await engine.query("UPDATE dagapp.dag_task_results SET processed = true WHERE job_id = %s", good)
+    due_in = "UPDATE dagapp.dag_jobs SET wake_at = dagapp.clock() + make_interval(secs => %s) WHERE job_id = %s"
+    await engine.query(due_in, 0, bad)
+    await engine.query(due_in, 20, good)
+    loop = loop_of(engine, poll_interval=1000.0)
+    await loop.step()
+    assert 0 < await loop.step() <= 20
+    await engine.query(due_in, 500, good)
+    assert 20 < await loop.step() <= 30
+    loop._deferred[bad] = 0.0
+    assert await loop.step() <= 30
+    assert loop._deferred[bad] > 0
