@@ -24,8 +24,16 @@ class ResetRepository:
         return {row[0]: row[1] - 1 for row in await cursor.fetchall()}
 
     async def start_anew(self, job_id: str, node_ids: Iterable[str]) -> list[str]:
-        """Delete all that belongs to these nodes and return the tasks of children that were revoked."""
+        """Delete all that belongs to these nodes and return the tasks of children that were revoked.
+
+        Whoever stores items of a fan-out holds its row. It is waited for by a statement of its own, as the one that
+        deletes sees only what was there when it began.
+        """
         nodes = list(node_ids)
+        await self._conn.execute(
+            "SELECT FROM dagapp.dag_fan_outs WHERE job_id = %s AND node_id = ANY(%s) ORDER BY node_id FOR UPDATE",
+            (job_id, nodes),
+        )
         revoked = await self._conn.execute(
             """
             UPDATE dagapp.dag_attempts

@@ -37,4 +37,8 @@ class HandDesk(PayloadDesk):
     async def serve(self) -> None:
         """Make what is asked for, one after the other, and what their jobs ask for then."""
         while self._asked:
-            await self._asked.pop(next(iter(self._asked)))()
+            await self.serve_one()
+
+    async def serve_one(self) -> None:
+        """Make what was asked for first."""
+        await self._asked.pop(next(iter(self._asked)))()
