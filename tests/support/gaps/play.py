@@ -56,6 +56,11 @@ UNION ALL SELECT 'node ' || node_id || ' ' || status FROM dagapp.dag_node_states
     WHERE job_id = ANY(%(jobs)s) AND status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED', 'CANCELLED')
 UNION ALL SELECT 'fan-out ' || node_id || ' ' || state || ' ' || active FROM dagapp.dag_fan_outs
     WHERE job_id = ANY(%(jobs)s) AND (state <> 'done' OR active <> 0)
+UNION ALL SELECT 'items ' || f.node_id FROM dagapp.dag_fan_outs AS f JOIN dagapp.dag_node_states AS n
+        ON n.job_id = f.job_id AND n.node_id = f.node_id AND n.status = 'COMPLETED'
+    WHERE f.job_id = ANY(%(jobs)s) AND f.item_count <> (
+        SELECT coalesce(sum(jsonb_array_length(i.items)), 0) FROM dagapp.dag_fan_out_items AS i
+        WHERE i.job_id = f.job_id AND i.node_id = f.node_id)
 """
 RESET: Final = (
     "UPDATE public.ahead SET seconds = 0",
