@@ -126,7 +126,8 @@ class DecisionRepository:
                     owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                     submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
                     completed_at, input_refs, depth, waiting_for
-                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_jobs, d -> 'jobs')
+                FROM doc, jsonb_populate_recordset(
+                    jsonb_populate_record(NULL::dagapp.dag_jobs, d #> '{jobs,every}'), d #> '{jobs,each}')
             ),
             new_nodes AS (
                 INSERT INTO dagapp.dag_node_states
@@ -136,7 +137,8 @@ class DecisionRepository:
                 SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                     waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index,
                     ready_at, first_dispatched_at, dispatched_at, started_at, completed_at, slot_key
-                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_node_states, d -> 'nodes')
+                FROM doc, jsonb_populate_recordset(
+                    jsonb_populate_record(NULL::dagapp.dag_node_states, d #> '{nodes,every}'), d #> '{nodes,each}')
             ),
             new_attempts AS (
                 INSERT INTO dagapp.dag_attempts
@@ -147,14 +149,15 @@ class DecisionRepository:
                     params_digest, token_hash, timeout_seconds, queued_at, redispatch_at,
                     heartbeat_timeout_seconds, child, queue_expires_at, claim_id, worker_id, leased_at,
                     lease_expires_at
-                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_attempts, d -> 'attempts')
+                FROM doc, jsonb_populate_recordset(
+                    jsonb_populate_record(NULL::dagapp.dag_attempts, d #> '{attempts,every}'), d #> '{attempts,each}')
             )
             INSERT INTO dagapp.dag_job_events
                 (job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at)
             SELECT job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at
             FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_job_events, d -> 'events')
             """,
-            (document_of(jobs=jobs, nodes=nodes, attempts=attempts, events=events),),
+            (document_of(jobs=alike(jobs), nodes=alike(nodes), attempts=alike(attempts), events=events),),
         )
 
     async def update(
