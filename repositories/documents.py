@@ -34,6 +34,8 @@ def alike(rows: Sequence[BaseModel | Mapping[str, Any]]) -> Mapping[str, object]
     """
     if not rows:
         return {}
+    if len(rows) == 1:
+        return {"every": {}, "each": rows}
     first, *others = [row.__dict__ if isinstance(row, BaseModel) else row for row in rows]
     every = {
         name: value

@@ -84,7 +84,8 @@ class DecisionWriter:
         while some := list(islice(coming, STORED_TOGETHER)):
             queued += await self._create(conn, [*some, *all_born(some)], now, rooms)
             begun += some
-            begin_meanwhile(conn)
+            if len(some) == STORED_TOGETHER:
+                begin_meanwhile(conn)
         await self._enqueue(conn, queued)
         await move_slots(conn, [*begun, *all_born(begun)])
         return begun
