@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from core.errors import DatabaseUnavailable
+from core.models.engine import Job
 from repositories.database import AsyncPool
 from services.jobs import Created, JobService, Order
 from services.offers import Offers
@@ -24,6 +25,7 @@ class Submits:
     pool: AsyncPool
     jobs: JobService
     offers: Offers
+    _batches: asyncio.Lock = field(default_factory=asyncio.Lock)
     _wishes: list[Wish] = field(default_factory=list)
     _working: asyncio.Task[None] | None = None
 
@@ -34,6 +36,14 @@ class Submits:
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work(), name="submits")
         return await future
+
+    async def create_many(self, orders: Sequence[Order]) -> list[Job]:
+        """Return the jobs of a batch once all are stored, by a transaction of their own; raises what that raises.
+
+        Batches follow each other: the first one is at work while the next is evaluated.
+        """
+        async with self._batches, self.offers.transaction(self.pool) as (conn, lent):
+            return await self.jobs.create_many(conn, orders, lent)
 
     async def _work(self) -> None:
         while self._wishes:

@@ -1,5 +1,6 @@
 """Writes the decisions of many jobs, one statement per table, in the transaction that holds their locks."""
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,6 +87,7 @@ class DecisionWriter:
             begun += some
             if len(some) == STORED_TOGETHER:
                 begin_meanwhile(conn)
+                await asyncio.sleep(0)  # others have their turn
         await self._enqueue(conn, queued)
         await move_slots(conn, [*begun, *all_born(begun)])
         return begun

@@ -73,8 +73,5 @@ async def _order(ctx: Context, number: int, wanted: dict[str, Any], subject: str
 
 
 async def _create(ctx: Context, orders: Sequence[Order]) -> dict[str, JobCreated]:
-    jobs: Sequence[Job] = ()
-    if orders:
-        async with ctx.offers.transaction(ctx.pool) as (conn, lent):
-            jobs = await ctx.jobs.create_many(conn, orders, lent)
+    jobs: Sequence[Job] = await ctx.submits.create_many(orders) if orders else ()
     return {job.job_id: JobCreated(job_id=job.job_id, status=job.status) for job in jobs}

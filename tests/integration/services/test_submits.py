@@ -60,6 +60,21 @@ async def test_an_error_reaches_only_whoever_caused_it(pool: AsyncPool) -> None:
     assert [type(fate) for fate in fates] == [Created, psycopg.errors.NumericValueOutOfRange, Created, Created]
 
 
+async def test_batches_follow_each_other_also_after_one_that_fails(pool: AsyncPool) -> None:
+    engine = Engine(pool)
+    submits = Submits(pool, engine.jobs, engine.offers)
+    batches = [await orders_of(engine, STORED_TOGETHER + 1) for _ in range(3)]
+    batches[1][-1] = replace(batches[1][-1], priority=10**9)
+    fates = await asyncio.gather(*map(submits.create_many, batches), return_exceptions=True)
+    first, failed, last = fates
+    assert isinstance(failed, psycopg.errors.NumericValueOutOfRange)
+    assert isinstance(first, list)
+    assert isinstance(last, list)
+    assert [job.job_id for job in last] == [order.stored.job_id for order in batches[2]]
+    assert first[-1].created_at < last[0].created_at
+    assert await engine.query("SELECT count(*) FROM dagapp.dag_jobs") == [{"count": len(first) + len(last)}]
+
+
 async def test_a_caller_that_goes_away_takes_nobody_with_it(pool: AsyncPool) -> None:
     engine = Engine(pool)
     submits, orders = Submits(pool, engine.jobs, engine.offers), await orders_of(engine, 3)
