@@ -137,8 +137,7 @@ class DecisionRepository:
                 SELECT job_id, node_id, status, task_id, attempt, retries_used, losses_used, not_before, skip_reason,
                     waiting_for, input_params, params_override, output, error, parent_node_id, fan_out_index,
                     ready_at, first_dispatched_at, dispatched_at, started_at, completed_at, slot_key
-                FROM doc, jsonb_populate_recordset(
-                    jsonb_populate_record(NULL::dagapp.dag_node_states, d #> '{nodes,every}'), d #> '{nodes,each}')
+                FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_node_states, d -> 'nodes')
             ),
             new_attempts AS (
                 INSERT INTO dagapp.dag_attempts
@@ -157,7 +156,7 @@ class DecisionRepository:
             SELECT job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at
             FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_job_events, d -> 'events')
             """,
-            (document_of(jobs=alike(jobs), nodes=alike(nodes), attempts=alike(attempts), events=events),),
+            (document_of(jobs=alike(jobs), nodes=nodes, attempts=alike(attempts), events=events),),
         )
 
     async def update(
