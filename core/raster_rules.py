@@ -46,6 +46,7 @@ _ACCEPTED: Final = "raster/test_validate_acceptance.py::"
 _COG: Final = "raster/test_create_cog.py::"
 _DELIVERY: Final = "raster/test_delivery.py::"
 _CUBE: Final = "raster/test_cube.py::"
+_MEANING: Final = "raster/test_cube_meaning.py::"
 _COLLECTION: Final = "raster/test_collection.py::"
 _ITEM: Final = "stac/test_register_item.py::"
 
@@ -243,6 +244,11 @@ RULES: Final[tuple[Rule, ...]] = (
         "raster/test_nodata.py::test_the_submit_wins_over_the_file_with_a_warning",
     ),
     Rule(
+        "nodata.unified", "MISSING_UNIFIED", WARNING, "nodata",
+        "Pixels of a cube that hold another missing value, or lie outside of the valid range, take the nodata value.",
+        _MEANING + "test_whatever_means_missing_becomes_the_nodata_value",
+    ),
+    Rule(
         "nodata.nan", "NODATA_SET_TO_NAN", WARNING, "nodata",
         "Non-finite pixels without a nodata value make NaN the nodata value.",
         _ACCEPTED + "test_nan_without_nodata_becomes_the_nodata_value",
@@ -336,6 +342,11 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "date.from_file", "DATETIME_FROM_FILE", INFO, "datetime", "Without a stated date the file's own is taken.",
         _ITEM + "test_the_date_of_the_file_is_used_when_none_was_given",
+    ),
+    Rule(
+        "date.readable", "DATETIME_UNREADABLE", WARNING, "datetime",
+        "The time of a step that is no date of today's calendar is said and not used.",
+        _MEANING + "test_a_time_that_is_no_date_is_said_and_not_used",
     ),
     Rule(
         "date.assumed", "DATETIME_ASSUMED", INFO, "datetime", "Without any date the time of processing is taken.",

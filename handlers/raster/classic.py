@@ -2,7 +2,7 @@
 
 Specification: https://docs.unidata.ucar.edu/nwg/current/file_format_specifications.html. Such a file cannot name
 another one. All of the header is checked against the length of the file before a pixel is read; pixels stay in the file
-until they are asked for. Variables look like those of h5py as far as `cube` and `cube_grid` need it.
+until they are asked for. Variables look like those of h5py as far as `cube` and its parts need it.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from handlers.raster.cube_grid import CubeError
+from handlers.raster.cube_attributes import CubeError
 
 MAGIC: Final = {b"CDF\x01": 1, b"CDF\x02": 2, b"CDF\x05": 5}
 MAX_LISTED: Final = 10_000
@@ -21,8 +21,6 @@ MAX_LISTED: Final = 10_000
 _NAMES: Final = ("i1", "S1", ">i2", ">i4", ">f4", ">f8", "u1", ">u2", ">u4", ">i8", ">u8")
 _TYPES: Final = {code: np.dtype(name) for code, name in enumerate(_NAMES, 1)}
 """Those above 6 are of CDF-5 alone."""
-_FILL: Final = {">i2": -32767, ">i4": -2147483647, ">f4": 9.969209968386869e36, ">f8": 9.969209968386869e36}
-"""What was never written holds these, unless the file says otherwise."""
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12
 
 
@@ -108,8 +106,6 @@ class _Header:
         for one in declared:
             shape = (records, *one.shape) if one.is_record else one.shape
             pixels = self._array(one, shape, record_bytes)
-            if one.dtype.str in _FILL and "missing_value" not in one.attributes:
-                one.attributes.setdefault("_FillValue", np.array([_FILL[one.dtype.str]], one.dtype))
             found[one.name] = ClassicVariable(one.name, pixels, one.attributes, (), found)
         for one in declared:
             names = [dimensions[place][0] for place in one.dimensions]

@@ -8,6 +8,7 @@ is refused. Fields of GRIB files are chosen alike (`handlers.raster.grib`). Conv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -15,24 +16,28 @@ from typing import Any, Final
 import h5py
 import numpy as np
 import rasterio
+from pyproj import CRS
+from rasterio.io import DatasetWriter
 from rasterio.windows import Window
 
 from handlers.raster import classic, grib
-from handlers.raster.cube_grid import (
+from handlers.raster import crs as crs_rules
+from handlers.raster.cube_attributes import (
+    CubeContradicts,
     CubeError,
     CubeForbidden,
-    Grid,
     check_storage,
-    crs_of,
-    grid_of,
-    labels_of,
-    moment_of,
     text_of,
 )
+from handlers.raster.cube_crs import placed
+from handlers.raster.cube_grid import Grid, grid_of, scale_of
+from handlers.raster.cube_time import moment_at, time_of
+from handlers.raster.cube_values import Meaning, meaning_of
 from handlers.raster.findings import Findings
 from handlers.raster.limits import LIMITS
 from handlers.raster.profiles import BLOCK_SIZE
 from handlers.raster.rewrite import OnWindow
+from handlers.raster.unpacked import Unpacked
 from handlers.raster.windows import row_windows
 
 MAX_OBJECTS: Final = 10_000
@@ -49,46 +54,69 @@ class Variable:
     grid: Grid
 
     @property
+    def leading(self) -> list[int]:
+        """Which dimensions are not spatial."""
+        return [place for place in range(self.dataset.ndim) if place not in (self.grid.x.place, self.grid.y.place)]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Lengths of the leading dimensions."""
+        return [self.dataset.shape[place] for place in self.leading]
+
+    @property
     def steps(self) -> int:
         """How many rasters there are of it."""
-        return prod(self.dataset.shape[:-2])
+        return prod(self.lengths)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.dataset.shape[self.grid.y.place], self.dataset.shape[self.grid.x.place]
 
     def names(self) -> list[str]:
-        """Return how each of its steps is chosen, with what it is for."""
+        """Return how each of its steps, the first so many, is chosen, and for which coordinates it is."""
         if self.steps == 1:
             return [self.name]
-        labels = labels_of(self.dataset, LISTED)
-        return [f"{self.name}:{number}{label}" for number, label in enumerate(labels, 1)]
+        scales = [scale_of(self.dataset, place) for place in self.leading]
+        steps = zip(range(LISTED), product(*map(range, self.lengths)), strict=False)
+        return [f"{self.name}:{number + 1} ({', '.join(map(_label, scales, indices))})" for number, indices in steps]
+
+    def coordinates(self, step: int) -> list[tuple[Any, int]]:
+        """Return the leading coordinates of a step."""
+        indices = np.unravel_index(step, self.lengths) if self.leading else ()
+        found = ((scale_of(self.dataset, place), int(at)) for place, at in zip(self.leading, indices, strict=True))
+        return [(scale, at) for scale, at in found if scale is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class Unpacked:
-    """What was chosen."""
-
-    chosen: str
-    without_mapping: bool
-    """The CRS is that of the convention: latitudes and longitudes without a grid mapping are WGS 84."""
+def _label(scale: Any | None, index: int) -> str:
+    if scale is None:
+        return str(index + 1)
+    moment = moment_at(scale, index)
+    return moment.isoformat() if moment else f"{scale[index].item():g}"
 
 
 def unpack(source: Path, wanted: str | None, target: Path, findings: Findings, on_window: OnWindow) -> Unpacked:
     """Write the chosen variable, and the chosen step of it, as a plain GeoTIFF.
 
     Raises:
-        Rejected: FORMAT_NOT_ALLOWED, RASTER_UNREADABLE, SUBDATASET_REQUIRED, PARAMETER_INVALID, RASTER_TOO_LARGE.
+        Rejected: FORMAT_NOT_ALLOWED, RASTER_UNREADABLE, SUBDATASET_REQUIRED, PARAMETER_INVALID, RASTER_TOO_LARGE,
+            CRS_CONFLICT, CRS_NOT_GEOREFERENCED.
     """
     try:
         if _magic(source) == grib.MAGIC:
-            return Unpacked(grib.unpack_grib(source, wanted, target, findings, on_window), False)
+            return grib.unpack_grib(source, wanted, target, findings, on_window)
         with _datasets(source) as datasets:
             variables = list(_variables(datasets))
             variable, step = _choose(variables, wanted, findings)
             _check_size(variable, findings)
-            crs, without_mapping = crs_of(variable.dataset, variable.grid)
-            _write(variable, step, crs, target, on_window)
-            chosen = variable.name if variable.steps == 1 else f"{variable.name}:{step + 1}"
-            return Unpacked(chosen, without_mapping)
+            return _write(variable, step, target, findings, on_window)
     except CubeForbidden as exc:
         findings.stop("FORMAT_NOT_ALLOWED", "format", f"the file is refused: {exc}")
+    except CubeContradicts as exc:
+        findings.stop(
+            "CRS_CONFLICT", "crs", f"the file contradicts itself: {exc}",
+            remediation="Mend the units of the coordinates, or the grid mapping.",
+        )  # fmt: skip
     except (CubeError, OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError) as exc:
         why = str(exc) if isinstance(exc, CubeError) else "it is broken"
         findings.stop(
@@ -179,62 +207,67 @@ def _named(variables: list[Variable], wanted: str | None) -> tuple[Variable, int
 
 
 def _check_size(variable: Variable, findings: Findings) -> None:
-    height, width = variable.dataset.shape[-2:]
+    height, width = variable.size
     decoded = height * width * variable.dataset.dtype.itemsize
     chunk = prod(variable.dataset.chunks or (1,)) * variable.dataset.dtype.itemsize
     if max(width, height) > LIMITS.side_pixels or decoded > LIMITS.decoded_bytes or chunk > LIMITS.block_bytes:
         findings.stop("RASTER_TOO_LARGE", "file", f"{variable.name} has {width} x {height} pixels, {decoded} bytes")
 
 
-def _write(variable: Variable, step: int, crs: str | None, target: Path, on_window: OnWindow) -> None:
+def _write(variable: Variable, step: int, target: Path, findings: Findings, on_window: OnWindow) -> Unpacked:
     """Copy a step; columns run along x whatever the order in the file."""
-    dataset, grid = variable.dataset, variable.grid
-    leading = np.unravel_index(step, dataset.shape[:-2]) if dataset.ndim > 2 else ()
-    height, width = dataset.shape[-2:] if not grid.transposed else dataset.shape[:-3:-1]
-    attributes, dtype = dataset.attrs, _stored(dataset)
-    profile = {"driver": "GTiff", "width": width, "height": height, "count": 1, "dtype": dtype.name}
+    height, width = variable.size
+    attributes, meaning = variable.dataset.attrs, meaning_of(variable.dataset)
+    transform, crs, by_convention = placed(variable.dataset, variable.grid)
+    moment, unread_time = time_of(variable.dataset, variable.coordinates(step))
+    profile = {"driver": "GTiff", "width": width, "height": height, "count": 1, "dtype": meaning.dtype.name}
     layout = {"tiled": True, "blockxsize": BLOCK_SIZE, "blockysize": BLOCK_SIZE, "BIGTIFF": "IF_SAFER"}
-    with rasterio.open(target, "w", crs=crs, transform=grid.transform, **profile, **layout) as dst:
-        nodata = attributes.get("_FillValue", attributes.get("missing_value"))
-        if nodata is not None:
-            value = _meant(np.asarray(nodata).ravel()[:1], dtype)[0]
-            if _fits(value, dtype):
-                dst.nodata = value.item()
+    with rasterio.open(target, "w", crs=crs, transform=transform, **profile, **layout) as dst:
         dst.set_band_description(1, text_of(attributes.get("long_name")) or variable.name)
         if unit := text_of(attributes.get("units")):
             dst.set_band_unit(1, unit)
-        dst.scales = (float(np.asarray(attributes.get("scale_factor", 1.0)).ravel()[0]),)
-        dst.offsets = (float(np.asarray(attributes.get("add_offset", 0.0)).ravel()[0]),)
-        if (moment := moment_of(dataset, leading)) is not None:
+        dst.scales, dst.offsets = (meaning.scale,), (meaning.offset,)
+        if moment is not None:
             dst.update_tags(TIFFTAG_DATETIME=f"{moment:%Y:%m:%d %H:%M:%S}")
-        for window in row_windows(width, height, dtype.itemsize, BLOCK_SIZE):
-            dst.write(_meant(_read(dataset, leading, grid, window), dtype).astype(dtype), 1, window=window)
-            on_window(window.row_off + window.height, height)
+        unified = _copy(variable, step, meaning, dst, on_window)
+        if meaning.nodata is not None and (unified or not meaning.stand_in):
+            dst.nodata = meaning.nodata.item()
+    _check_crs(target, crs, findings)
+    chosen = variable.name if variable.steps == 1 else f"{variable.name}:{step + 1}"
+    return Unpacked(chosen, by_convention, unified, meaning.dropped, unread_time)
 
 
-def _stored(dataset: Any) -> np.dtype[Any]:
-    """Return the type of the copy; NetCDF without unsigned types says `_Unsigned` of signed ones."""
-    dtype = np.dtype("float32") if dataset.dtype == np.float16 else dataset.dtype.newbyteorder("=")
-    unsigned = dtype.kind == "i" and text_of(dataset.attrs.get("_Unsigned")).lower() == "true"
-    return np.dtype(f"u{dtype.itemsize}") if unsigned else np.dtype(dtype)
+def _copy(variable: Variable, step: int, meaning: Meaning, dst: DatasetWriter, on_window: OnWindow) -> int:
+    """Write all pixels and return how many took the nodata value."""
+    unified = 0
+    for window in row_windows(dst.width, dst.height, meaning.dtype.itemsize, BLOCK_SIZE):
+        pixels, strange = meaning.told(_read(variable, step, window))
+        unified += strange
+        dst.write(pixels, 1, window=window)
+        on_window(window.row_off + window.height, dst.height)
+    return unified
 
 
-def _meant(values: Any, dtype: np.dtype[Any]) -> Any:
-    """Return signed numbers as the unsigned ones of the copy that their bits mean; all others as they are."""
-    signed = dtype.kind == "u" and values.dtype.kind == "i" and values.dtype.itemsize == dtype.itemsize
-    return values.astype(f"i{dtype.itemsize}").view(dtype) if signed else values
+def _read(variable: Variable, step: int, window: Window) -> Any:
+    places: list[Any] = [slice(None)] * variable.dataset.ndim
+    places[variable.grid.y.place] = slice(window.row_off, window.row_off + window.height)
+    if variable.leading:
+        for place, at in zip(variable.leading, np.unravel_index(step, variable.lengths), strict=True):
+            places[place] = int(at)
+    found = variable.dataset[tuple(places)]
+    return found.T if variable.grid.transposed else found
 
 
-def _fits(value: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether a value may occur among the pixels; one that cannot marks none of them."""
-    if dtype.kind == "f":
-        return value.dtype.kind in "iuf"
-    limits = np.iinfo(dtype)
-    return value.dtype.kind in "iu" and limits.min <= value <= limits.max
-
-
-def _read(dataset: Any, leading: tuple[Any, ...], grid: Grid, window: Window) -> Any:
-    rows = slice(window.row_off, window.row_off + window.height)
-    if grid.transposed:
-        return dataset[(*leading, slice(None), rows)].T
-    return dataset[(*leading, rows, slice(None))]
+def _check_crs(target: Path, wkt: str | None, findings: Findings) -> None:
+    """Refuse a CRS that a GeoTIFF cannot hold, which would come out as another one or as none."""
+    if wkt is None:
+        return
+    wanted = CRS.from_wkt(wkt)
+    with rasterio.open(target) as src:
+        held = crs_rules.from_rasterio(src.crs)
+    if held is None or (wanted.is_derived and wanted.is_geographic) or held.type_name != wanted.type_name:
+        findings.stop(
+            "CRS_NOT_GEOREFERENCED", "crs",
+            f"the CRS of the grid mapping, a {wanted.type_name}, is none that a GeoTIFF can hold",
+            remediation="Resample the variable into a geographic or projected CRS and send that.",
+        )  # fmt: skip

@@ -19,6 +19,7 @@ from handlers.raster.sidecar_names import role_of
 from handlers.raster.sidecars import Beside, Said, assemble, beside
 from handlers.raster.sniff import Kind, sniff
 from handlers.raster.tiff import Directory
+from handlers.raster.unpacked import Unpacked
 
 FOLDER: Final = "delivery"
 LISTED: Final = 50
@@ -34,9 +35,8 @@ class Delivered:
     sidecars: Beside
     member: str | None = None
     """What of an archive, or which variable and step of a cube, it is."""
-    cube: bool = False
-    crs_by_convention: bool = False
-    """A cube names no CRS, but latitudes and longitudes."""
+    cube: Unpacked | None = None
+    """What was taken from a cube."""
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def _from_cube(ctx: ProcessContext, source: Path, folder: Path, wanted: str | No
 
     folder.mkdir()
     found = unpack(source, wanted, folder / "source.tif", findings, ctx.follow("reading the variable"))
-    return Delivered(folder / "source.tif", source.name, Beside({}), found.chosen, True, found.without_mapping)
+    return Delivered(folder / "source.tif", source.name, Beside({}), found.chosen, found)
 
 
 def completed(
@@ -171,11 +171,9 @@ def _counter(ctx: ProcessContext, total: int) -> Callable[[int], None]:
 def note_delivery(delivered: Delivered, said: Said | None, src: DatasetReader, findings: Findings) -> None:
     """Say what was read beside the file, and what of it does not count because the file says otherwise."""
     if delivered.cube:
-        findings.info("SUBDATASET_USED", "this variable was read", field="subdataset", now=delivered.member)
+        delivered.cube.note(findings)
     elif delivered.member is not None:
         findings.info("MEMBER_USED", "the raster was taken from the archive", field="member", now=delivered.member)
-    if delivered.crs_by_convention:
-        findings.info("CRS_BY_CONVENTION", "latitudes and longitudes without a grid mapping are WGS 84", field="crs")
     if said is None:
         return
     used = ", ".join(delivered.sidecars.used)

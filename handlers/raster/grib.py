@@ -19,11 +19,13 @@ import rasterio
 from rasterio.errors import RasterioError
 from rasterio.io import DatasetReader
 
-from handlers.raster.cube_grid import CubeError
+from handlers.raster.cube_attributes import CubeError
 from handlers.raster.findings import Findings
+from handlers.raster.grib_sections import Said, said_of
 from handlers.raster.limits import LIMITS
 from handlers.raster.profiles import BLOCK_SIZE
 from handlers.raster.rewrite import OnWindow
+from handlers.raster.unpacked import Unpacked
 from handlers.raster.windows import row_windows
 
 MAGIC: Final = b"GRIB"
@@ -32,6 +34,7 @@ MAX_FIELDS: Final = 10_000
 LISTED: Final = 50
 _GRID, _DATA = 3, 7
 """Sections of GRIB 2: where a field lies, and its values."""
+_TIMES: Final = ("GRIB_REF_TIME", "GRIB_VALID_TIME")
 _ENVIRONMENT: Final = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
     "GDAL_PAM_ENABLED": "NO",
@@ -50,8 +53,8 @@ class Field:
     band: int
 
 
-def unpack_grib(source: Path, wanted: str | None, target: Path, findings: Findings, on_window: OnWindow) -> str:
-    """Write the chosen field as a plain GeoTIFF and return its number.
+def unpack_grib(source: Path, wanted: str | None, target: Path, findings: Findings, on_window: OnWindow) -> Unpacked:
+    """Write the chosen field as a plain GeoTIFF.
 
     Raises:
         Rejected: SUBDATASET_REQUIRED, PARAMETER_INVALID, RASTER_TOO_LARGE.
@@ -61,10 +64,15 @@ def unpack_grib(source: Path, wanted: str | None, target: Path, findings: Findin
     if not fields:
         raise CubeError("it has no message")
     number = _choose(source, fields, wanted, target.parent, findings)
-    with _opened(source, fields[number - 1], target.parent) as (src, band):
+    field = fields[number - 1]
+    with source.open("rb") as file:
+        file.seek(field.start)
+        said = said_of(file.read(field.size), field.band)
+    with _opened(source, field, target.parent) as (src, band):
         _check_size(src, findings)
-        _write(src, band, target, on_window)
-    return str(number)
+        unread = None if _moment(src.tags(band), said) else f"field {number}"
+        _write(src, band, said, target, on_window)
+    return Unpacked(str(number), unread_time=unread)
 
 
 def fields_of(source: Path) -> Iterator[Field]:
@@ -164,27 +172,33 @@ def _check_size(src: DatasetReader, findings: Findings) -> None:
         findings.stop("RASTER_TOO_LARGE", "file", f"the field has {src.width} x {src.height} pixels, {decoded} bytes")
 
 
-def _write(src: DatasetReader, band: int, target: Path, on_window: OnWindow) -> None:
+def _write(src: DatasetReader, band: int, said: Said, target: Path, on_window: OnWindow) -> None:
     """Copy a field and what it says of itself."""
+    nodata, missing = src.nodatavals[band - 1], 0
     tags, dtype = src.tags(band), src.dtypes[band - 1]
     profile = {"driver": "GTiff", "width": src.width, "height": src.height, "count": 1, "dtype": dtype}
     layout = {"tiled": True, "blockxsize": BLOCK_SIZE, "blockysize": BLOCK_SIZE, "BIGTIFF": "IF_SAFER"}
-    place: dict[str, Any] = {"crs": src.crs, "transform": src.transform, "nodata": src.nodatavals[band - 1]}
+    place: dict[str, Any] = {"crs": src.crs, "transform": src.transform, "nodata": nodata}
     with rasterio.open(target, "w", **profile, **layout, **place) as dst:
         dst.set_band_description(1, tags.get("GRIB_COMMENT") or tags.get("GRIB_ELEMENT") or f"field {band}")
         if unit := tags.get("GRIB_UNIT", "").strip("[]"):
             dst.set_band_unit(1, unit)
-        if moment := _moment(tags):
+        if moment := _moment(tags, said):
             dst.update_tags(TIFFTAG_DATETIME=f"{moment:%Y:%m:%d %H:%M:%S}")
         for window in row_windows(src.width, src.height, np.dtype(dtype).itemsize, BLOCK_SIZE):
-            dst.write(src.read(band, window=window), 1, window=window)
+            pixels = src.read(band, window=window)
+            missing += int(np.count_nonzero(pixels == nodata))
+            dst.write(pixels, 1, window=window)
             on_window(window.row_off + window.height, src.height)
+    if said.missing is not None and missing != said.missing:
+        raise CubeError(f"{missing} values are {nodata:g}, {said.missing} are missing; the two cannot be told apart")
 
 
-def _moment(tags: dict[str, str]) -> datetime | None:
-    """Return when a field is valid; GDAL says it in seconds since 1970."""
-    seconds = tags.get("GRIB_VALID_TIME", "").split(" ")[0]
+def _moment(tags: dict[str, str], said: Said | None = None) -> datetime | None:
+    """Return when a field is valid; GDAL says it in seconds since 1970, and takes months for nothing."""
     try:
-        return datetime.fromtimestamp(int(seconds), UTC)
-    except (ValueError, OverflowError, OSError):
+        made, valid = (datetime.fromtimestamp(int(tags[key].split(" ")[0]), UTC) for key in _TIMES)
+    except (KeyError, ValueError, OverflowError, OSError):
         return None
+    wrong = said is not None and (said.by_months or said.year not in (None, made.year))
+    return None if wrong else valid

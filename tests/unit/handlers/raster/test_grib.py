@@ -9,7 +9,7 @@ import rasterio
 from numpy.typing import NDArray
 from rasterio.transform import from_origin
 
-from tests.support.gribs import field
+from tests.support.gribs import field, first_edition, with_bitmap
 from tests.support.raster_path import RasterPath, pixels
 
 Array = NDArray[Any]
@@ -75,3 +75,64 @@ def test_broken_messages_are_refused(raster: RasterPath) -> None:
     for name, content in broken.items():
         refusal = raster.rejection(write(raster.folder, content))
         assert (refusal.detail.code, refusal.detail.field) == ("RASTER_UNREADABLE", "file"), name
+
+
+COUNTS = np.add.outer(np.arange(40) * 60, np.arange(60))
+
+
+def with_bytes(message: bytes, section: int, **places: int) -> bytes:
+    """Return a message of edition 2 with other bytes (`b71=128`) in a section."""
+    changed, at = bytearray(message), 16
+    while changed[at + 4] != section:
+        at += int.from_bytes(changed[at : at + 4], "big")
+    for name, value in places.items():
+        changed[at + int(name[1:])] = value
+    return bytes(changed)
+
+
+def test_the_first_edition_is_read_as_it_was_packed(raster: RasterPath) -> None:
+    made = raster.make(write(raster.folder, first_edition(COUNTS)))
+    with rasterio.open(made.path) as cog:
+        assert np.array_equal(cog.read(1), COUNTS)
+        assert tuple(cog.bounds) == pytest.approx((5, 46, 11, 50), abs=1e-6)
+    item = raster.register(made).output["stac_item"]  # type: ignore[index]
+    assert item["properties"]["datetime"] == "2024-02-29T18:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        first_edition(COUNTS, scanning=0x80), first_edition(COUNTS, kind=4), first_edition(COUNTS, kind=50),
+        first_edition(COUNTS, packing=0x40), first_edition(COUNTS, packing=0x80), first_edition(COUNTS, packing=0x10),
+        first_edition(COUNTS, own_grid=False),
+        with_bytes(field(TEMPERATURES), 3, b71=0x80), with_bytes(field(TEMPERATURES), 3, b71=0x10),
+        with_bytes(field(TEMPERATURES), 3, b13=40), with_bytes(field(TEMPERATURES), 3, b13=101),
+    ],
+)  # fmt: skip
+def test_what_would_be_taken_for_something_else_is_refused(raster: RasterPath, message: bytes) -> None:
+    """Rows from east to west or to and fro, Gaussian and other grids, packings that GDAL does not heed."""
+    refusal = raster.rejection(write(raster.folder, message))
+    assert (refusal.detail.code, refusal.detail.field) == ("RASTER_UNREADABLE", "file")
+
+
+def test_a_value_like_the_mark_of_missing_ones_is_not_lost(raster: RasterPath) -> None:
+    values, valid = COUNTS.copy(), np.ones(COUNTS.shape, bool)
+    valid[3] = False
+    with rasterio.open(raster.make(write(raster.folder, with_bitmap(values, valid))).path) as cog:
+        assert np.array_equal(cog.read_masks(1) > 0, valid)
+        assert np.array_equal(cog.read(1)[valid], values[valid])
+    values[7] = 9999
+    refusal = raster.rejection(write(raster.folder, with_bitmap(values, valid)))
+    assert refusal.detail.code == "RASTER_UNREADABLE"
+    assert "120 values are 9999, 60 are missing" in refusal.detail.message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        first_edition(COUNTS, unit=3), first_edition(COUNTS, century=19), with_bytes(field(TEMPERATURES), 4, b17=3),
+    ],
+)  # fmt: skip
+def test_a_time_that_gdal_takes_for_another_is_not_used(raster: RasterPath, message: bytes) -> None:
+    """Months have no fixed length; years of the century before last."""
+    assert "DATETIME_UNREADABLE" in raster.make(write(raster.folder, message)).codes
