@@ -1,28 +1,50 @@
-"""Commands that wait for the next advance of their job, and what is read together with them: clock and switches."""
+"""Commands that wait for the next advance of their job, and what is read together with them.
+
+That is the clock, and what few jobs have: switches in force, fan-outs and slots. One statement asks for all of it and
+brings documents, so that what is not there costs nothing.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from psycopg import AsyncConnection
-from psycopg.rows import class_row, scalar_row
+from psycopg.rows import scalar_row
 from psycopg.types.json import Jsonb
-from pydantic import BaseModel, ConfigDict
 
-from core.models.engine import Command
-from repositories.documents import Pending, document, send
+from core.models.engine import Command, Slot
+from core.models.fan_out import FanOut
+from repositories.documents import Pending, ShapedRows, document, send
 
 
-class Moment(BaseModel):
-    """What the world around some jobs says at the moment of their evaluation."""
-
-    model_config = ConfigDict(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the world around some jobs says at the moment of their evaluation; all of it as of one snapshot."""
 
     now: datetime
     pauses: frozenset[str]
     """Switches in force: `all`, `workflow:<id>`, `queue:<name>`."""
-    commands: tuple[Command, ...]
+    commands: Sequence[Command]
     """Open ones of these jobs, oldest first."""
+    fan_outs: Sequence[FanOut]
+    slots: Sequence[Slot]
+    """What jobs themselves hold or wait for, and grants to their tasks that they have not acted on yet."""
+
+    @classmethod
+    def of_columns(cls, columns: Sequence[Any]) -> "Moment":
+        """Return the row of the statement below; most jobs have nothing of all this."""
+        now, pauses, commands, fan_outs, slots = columns
+        return cls(
+            now,
+            frozenset(pauses or ()),
+            [Command.of_document(one) for one in commands or ()],
+            [FanOut.of_document(one) for one in fan_outs or ()],
+            [Slot.of_document(one) for one in slots or ()],
+        )
+
+
+_MOMENT: Final = ShapedRows(Moment.of_columns)
 
 
 class CommandRepository:
@@ -32,18 +54,32 @@ class CommandRepository:
         self._conn = conn
 
     async def moment(self, job_ids: Iterable[str]) -> Pending[Moment]:
-        """Return clock, switches and open commands, read now: after the locks that the transaction took before."""
+        """Return clock, switches, commands, fan-outs and slots: after the locks that the transaction took before."""
         return await send(
             self._conn,
-            class_row(Moment),
+            _MOMENT,
             """
-            SELECT dagapp.clock() AS now,
-                ARRAY(SELECT substr(key, 7) FROM dagapp.dag_settings
-                      WHERE starts_with(key, 'pause:') AND value = 'true'::jsonb) AS pauses,
-                ARRAY(SELECT to_jsonb(c) FROM dagapp.dag_commands AS c
-                      WHERE c.job_id = ANY(%s) AND c.processed_at IS NULL ORDER BY c.command_id) AS commands
+            SELECT dagapp.clock(),
+                (SELECT jsonb_agg(substr(key, 7)) FROM dagapp.dag_settings
+                 WHERE starts_with(key, 'pause:') AND value = 'true'::jsonb),
+                (SELECT jsonb_agg(to_jsonb(c) ORDER BY c.command_id) FROM (
+                    SELECT command_id, job_id, kind, args, actor, reason, created_at, processed_at, outcome
+                    FROM dagapp.dag_commands WHERE job_id = ANY(%(jobs)s) AND processed_at IS NULL) AS c),
+                (SELECT jsonb_agg(to_jsonb(f)) FROM (
+                    SELECT job_id, node_id, state, item_count, child_count, batch_size, max_concurrency, tolerated,
+                        next_child, active, succeeded, failed, skipped, failures, wake_at, created_at, completed_at,
+                        first_attempt
+                    FROM dagapp.dag_fan_outs WHERE job_id = ANY(%(jobs)s)) AS f),
+                (SELECT jsonb_agg(to_jsonb(s)) FROM (
+                    SELECT slot_key, holder, job_id, node_id, priority, requested_at, granted_at, noticed
+                    FROM dagapp.dag_slots WHERE holder = ANY(%(jobs)s)
+                    UNION ALL
+                    SELECT slot_key, holder, job_id, node_id, priority, requested_at, granted_at, noticed
+                    FROM dagapp.dag_slots
+                    WHERE job_id = ANY(%(jobs)s) AND granted_at IS NOT NULL AND NOT noticed
+                        AND node_id IS NOT NULL) AS s)
             """,
-            (list(job_ids),),
+            {"jobs": list(job_ids)},
         )
 
     async def put(self, job_id: str, kind: str, args: Mapping[str, Any], actor: str, reason: str | None) -> int:

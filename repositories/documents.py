@@ -13,8 +13,8 @@ from psycopg.abc import Transformer
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from core.models.table import Table
-from repositories.piped import PipedConnection, PipedCursor
+from core.models.table import Table, reader_of
+from repositories.piped import PipedConnection
 
 Row = TypeVar("Row")
 TableRow = TypeVar("TableRow", bound=Table)
@@ -59,29 +59,43 @@ class TableRows(Generic[TableRow]):
 
     def __init__(self, table: type[TableRow]) -> None:
         self._table = table
-        self._names: dict[str, list[str]] = {}
-        """Of the columns, by statement: the same text gives the same ones as long as nobody adds any."""
+        self._readers: dict[str, tuple[int, Callable[[Sequence[Any]], TableRow]]] = {}
+        """With the number of columns, by statement: the same text gives the same ones as long as nobody adds any."""
 
     def __call__(self, cursor: AsyncCursor[Any]) -> Callable[[Sequence[Any]], TableRow]:
         """Return what makes rows of what a cursor reads."""
-        return partial(self._row, [column.name for column in cursor.description or ()])
+        return reader_of(self._table, [column.name for column in cursor.description or ()])
 
     def of_result(self, statement: str, result: pq.abc.PGresult, transformer: Transformer) -> list[TableRow]:
         """Return the rows of a result."""
-        names = self._names.get(statement, ())
-        if len(names) != result.nfields:
-            names = self._names[statement] = [(result.fname(i) or b"").decode() for i in range(result.nfields)]
+        count, reader = self._readers.get(statement, (-1, None))
+        if reader is None or count != result.nfields:
+            reader = reader_of(self._table, [(result.fname(i) or b"").decode() for i in range(result.nfields)])
+            self._readers[statement] = result.nfields, reader
         transformer.set_pgresult(result)
-        return transformer.load_rows(0, result.ntuples, partial(self._row, names))
-
-    def _row(self, names: Sequence[str], values: Sequence[Any]) -> TableRow:
-        return self._table.of_row(dict(zip(names, values, strict=True)))
+        return transformer.load_rows(0, result.ntuples, reader)
 
 
 @lru_cache
 def row_of(table: type[TableRow]) -> TableRows[TableRow]:
     """Return what makes rows of a table."""
     return TableRows(table)
+
+
+class ShapedRows(Generic[Row]):
+    """Makes rows of the columns of one statement, in their order."""
+
+    def __init__(self, make: Callable[[Sequence[Any]], Row]) -> None:
+        self._make = make
+
+    def __call__(self, cursor: AsyncCursor[Any]) -> Callable[[Sequence[Any]], Row]:
+        """Return what makes rows of what a cursor reads."""
+        return self._make
+
+    def of_result(self, statement: str, result: pq.abc.PGresult, transformer: Transformer) -> list[Row]:
+        """Return the rows of a result."""
+        transformer.set_pgresult(result)
+        return transformer.load_rows(0, result.ntuples, self._make)
 
 
 class Rows(Protocol[Row]):
@@ -106,8 +120,8 @@ async def send(
     conn: AsyncConnection[Any], factory: RowFactory[Row], statement: LiteralString, values: Any = None
 ) -> Pending[Row]:
     """Send a statement without waiting for its rows, when the connection is in pipeline mode."""
-    pipe = conn.pipe if isinstance(conn, PipedConnection) and conn.cursor_factory is PipedCursor else None
-    if pipe is not None and isinstance(factory, TableRows):  # whoever put cursors of his own on a connection has them
+    pipe = conn.plain_pipe if isinstance(conn, PipedConnection) else None
+    if pipe is not None and isinstance(factory, TableRows | ShapedRows):
         return Pending(pipe.ask(statement, values, partial(factory.of_result, statement)))
     cursor = conn.cursor(row_factory=factory)
     await cursor.execute(statement, values)

@@ -4,24 +4,26 @@ Inside `piped()` a statement is only put on the wire; whoever asks for rows send
 reads every answer. psycopg's own pipeline does the same with a generator per statement and took 1 ms of CPU for a
 transaction of five statements; this takes a fifth of it (`bench/README.md`). Types, errors, rows and everything outside
 `piped()` are psycopg's. Most statements are constant texts with plain values; those are made ready here, as psycopg
-would, at a quarter of its cost.
+would, at a quarter of its cost; and JSON is read by pydantic's reader, at a fifth.
 
 Each Sync leaves the server "idle in transaction", so a client that is stopped then loses its locks by the server's
 `idle_in_transaction_session_timeout`.
 """
 
 import asyncio
+import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
-from typing import Any, Final, Generic, LiteralString, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from psycopg import AsyncConnection, AsyncCursor, abc, errors, pq
 from psycopg._queries import PostgresQuery
 from psycopg.abc import Params
 from psycopg.adapt import Transformer
+from psycopg.rows import tuple_row
 from psycopg.types.json import set_json_loads
 from pydantic_core import from_json
 
@@ -35,6 +37,20 @@ Key = tuple[bytes, tuple[int, ...]]
 Row = TypeVar("Row")
 Reader = Callable[[pq.abc.PGresult, abc.Transformer], list[Row]]
 """Makes rows of a result with its columns loaded by the transformer."""
+
+
+def tuples(result: pq.abc.PGresult, transformer: abc.Transformer) -> list[tuple[Any, ...]]:
+    """Return the rows of a result as they are."""
+    transformer.set_pgresult(result)
+    return transformer.load_rows(0, result.ntuples, tuple)
+
+
+def read_json(data: str | bytes) -> Any:
+    """Return a JSON value; what is nested deeper than the quick reader goes is left to the standard one."""
+    try:
+        return from_json(data)
+    except ValueError:
+        return json.loads(data)
 
 
 class PipedCursor(AsyncCursor[Any]):
@@ -87,20 +103,35 @@ class Answer(Generic[Row]):
             raise errors.InFailedSqlTransaction("a statement of the transaction had failed")
         return self._reader(self._result, self._pipe.transformer) if self._result.ntuples else []
 
+    async def fetchone(self) -> Row | None:
+        """Return the first row, None when there is none."""
+        return next(iter(await self.fetchall()), None)
+
 
 class PipedConnection(AsyncConnection[Any]):
     """A psycopg connection that can be piped."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        set_json_loads(from_json, self)  # a tenth of the standard library's time for the small ones that rows hold
         self.cursor_factory = PipedCursor
         self.pipe: Pipe | None = None
+        set_json_loads(read_json, self)
         self.transformer = Transformer(self)
         self.names: dict[Key, bytes] = {}
         """Statements that are prepared, by text and types of their parameters."""
         self.numbers = count()
         """A name is never used again: the statement may be there although its answer was not read."""
+
+    @property
+    def plain_pipe(self) -> "Pipe | None":
+        """Return the pipe when rows need no cursor; whoever put cursors of his own on the connection has them."""
+        return self.pipe if self.cursor_factory is PipedCursor else None
+
+    async def execute(self, query: Any, params: Params | None = None, **how: Any) -> Any:
+        """Run a statement; inside `piped()` send it: then only `fetchall` and `fetchone` are there, of plain rows."""
+        if (pipe := self.plain_pipe) is None or self.row_factory is not tuple_row:
+            return await super().execute(query, params, **how)
+        return pipe.ask(query, params, tuples)
 
     @asynccontextmanager
     async def piped(self) -> AsyncIterator[None]:
@@ -142,9 +173,7 @@ class Pipe:
         self._syncs = 0
         """Those that were sent and not read."""
 
-    def ask(
-        self, statement: LiteralString, values: Sequence[Any] | Mapping[str, Any] | None, reader: Reader[Row]
-    ) -> Answer[Row]:
+    def ask(self, statement: Any, values: Params | None, reader: Reader[Row]) -> Answer[Row]:
         """Put a statement on the wire whose rows a reader makes: without a cursor, which costs more than sending."""
         answer = Answer(self, reader)
         self.send(statement, values, answer)

@@ -5,15 +5,14 @@ transaction and after every other lock: so nothing is granted beyond a limit, an
 another job is only written down: the job's owner is woken and acts on it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row, scalar_row
 from pydantic.dataclasses import dataclass as checked
 
-from core.models.engine import Slot
-from repositories.documents import Pending, document, row_of, send
+from repositories.documents import Pending, document, send
 
 ONLY_LOCK = -1
 """Stands for a limit that is locked and stays as it is."""
@@ -35,23 +34,6 @@ class SlotRepository:
 
     def __init__(self, conn: AsyncConnection[Any]) -> None:
         self._conn = conn
-
-    async def of_jobs(self, job_ids: Iterable[str]) -> Pending[Slot]:
-        """Return what jobs themselves hold or wait for, and grants that they have not acted on yet."""
-        jobs = list(job_ids)
-        return await send(
-            self._conn,
-            row_of(Slot),
-            """
-            SELECT slot_key, holder, job_id, node_id, priority, requested_at, granted_at, noticed
-            FROM dagapp.dag_slots WHERE holder = ANY(%(jobs)s)
-            UNION ALL
-            SELECT slot_key, holder, job_id, node_id, priority, requested_at, granted_at, noticed
-            FROM dagapp.dag_slots
-            WHERE job_id = ANY(%(jobs)s) AND granted_at IS NOT NULL AND NOT noticed AND node_id IS NOT NULL
-            """,
-            {"jobs": jobs},
-        )
 
     async def notice(self, holders: Sequence[str]) -> None:
         """Note that these grants were acted on."""

@@ -12,11 +12,9 @@ from core.errors import ErrorDetail
 from core.models.engine import Attempt, Command, Job, NodeState, Slot, TaskResultRow
 from repositories.attempts import AttemptRepository
 from repositories.commands import CommandRepository
-from repositories.fan_outs import FanOutRepository
 from repositories.jobs import JobRepository
 from repositories.nodes import NodeRepository
 from repositories.results import ResultRepository
-from repositories.slots import SlotRepository
 from services.loading_fan_outs import NO_FAN_OUTS, FanOuts, Scope, load_fan_outs
 from services.work import Connection
 
@@ -104,32 +102,31 @@ def _newest(attempts: Iterable[Attempt], nodes: Mapping[str, NodeState], reporte
 async def lock_jobs(
     conn: Connection, job_ids: Iterable[str], task_ids: Iterable[str] = (), scope: Scope = EVERYTHING_DUE
 ) -> Locked:
-    """Lock jobs (never waiting), read the inbox, lock attempts, read nodes and clock; in pipeline mode one round trip.
+    """Lock jobs (never waiting), then read what belongs to them; in pipeline mode one round trip.
 
     Others fill the inbox meanwhile. It is read before the attempts, so that each of its results finds its own: one
-    without would pass for late, and be set aside. Jobs with fan-outs cost one round trip more.
+    without would pass for late, and be set aside. The clock is read with the last statement, after every lock. Jobs
+    with fan-outs cost one round trip more.
     """
     wanted = list(job_ids)
     jobs = await JobRepository(conn).lock(wanted)
-    fan_outs = await FanOutRepository(conn).of_jobs(wanted)
     inbox = await ResultRepository(conn).inbox(wanted, MAX_RESULTS)
     attempts = await AttemptRepository(conn).lock_of_jobs(wanted, task_ids, scope.whole, look=scope.look)
     nodes = await NodeRepository(conn).of_jobs(wanted)
-    slots = await SlotRepository(conn).of_jobs(wanted)
     sent = await CommandRepository(conn).moment(wanted)
-    rows = await jobs.rows(), await attempts.rows(), await nodes.rows(), await inbox.rows(), await slots.rows()
+    held = {job.job_id: job for job in await jobs.rows()}
+    known, results = await attempts.rows(), await inbox.rows()
     (moment,) = await sent.rows()
-    held = {job.job_id: job for job in rows[0]}
     return Locked(
         now=moment.now,
         jobs=held,
-        attempts=_by_job(rows[1]),
-        nodes=_by_job(rows[2]),
-        inbox=_by_job(rows[3]),
-        slots=_by_job(rows[4]),
+        attempts=_by_job(known),
+        nodes=_by_job(await nodes.rows()),
+        inbox=_by_job(results),
+        slots=_by_job(moment.slots),
         commands=_by_job(moment.commands),
         pauses=moment.pauses,
-        fan_outs=await load_fan_outs(conn, held, await fan_outs.rows(), rows[1], rows[4], moment.now, scope),
+        fan_outs=await load_fan_outs(conn, held, moment.fan_outs, known, moment.slots, moment.now, scope),
     )
 
 

@@ -1,14 +1,17 @@
 """What a Pydantic model says about its table; `core.schema` renders it, nothing here touches a database."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from functools import lru_cache
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from core.unchecked import unchecked
+
+Row = TypeVar("Row", bound="Table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,14 @@ class Table(BaseModel):
                 values[name] = members[value]
         return unchecked(cls, {**_empty_row_of(cls), **values}, set(values))
 
+    @classmethod
+    def of_document(cls, document: dict[str, Any]) -> Self:
+        """Return a row that the server has made a JSON object of, where moments are text."""
+        for name in _moments_of(cls):
+            if (value := document.get(name)) is not None:
+                document[name] = datetime.fromisoformat(value)
+        return cls.of_row(document)
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a copy with other values, unchecked as ever; at a third of what the base class takes."""
         if deep:
@@ -78,6 +89,21 @@ class Table(BaseModel):
         return unchecked(
             type(self), {**self.__dict__, **changed}, known if known.issuperset(changed) else known.union(changed)
         )
+
+
+def reader_of(table: type[Row], names: Sequence[str]) -> Callable[[Sequence[Any]], Row]:
+    """Return what makes rows, as `Table.of_row` does, of values in the order of these columns."""
+    empty, known = _empty_row_of(table), set(names)
+    enums = [(name, members) for name, members in _enums_of(table) if name in known]
+
+    def read(values: Sequence[Any]) -> Row:
+        row = {**empty, **dict(zip(names, values, strict=True))}
+        for name, members in enums:
+            if (value := row[name]) is not None:
+                row[name] = members[value]
+        return unchecked(table, row, known)
+
+    return read
 
 
 @lru_cache
@@ -89,6 +115,14 @@ def _enums_of(cls: type[Table]) -> tuple[tuple[str, Mapping[Any, Enum]], ...]:
             if isinstance(kind, type) and issubclass(kind, Enum):
                 found.append((name, {member.value: member for member in kind}))
     return tuple(found)
+
+
+@lru_cache
+def _moments_of(cls: type[Table]) -> tuple[str, ...]:
+    """Return the fields that hold moments."""
+    return tuple(
+        name for name, field in cls.model_fields.items() if datetime in (field.annotation, *get_args(field.annotation))
+    )
 
 
 @lru_cache

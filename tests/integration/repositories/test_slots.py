@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
+from repositories.commands import CommandRepository
 from repositories.database import AsyncPool
 from repositories.slots import SlotRepository
 from tests.support.rows import seed_attempt, seed_job
@@ -119,8 +120,8 @@ async def test_grants_are_unnoticed_until_their_job_acted_on_them(seeded: AsyncC
     await change(seeded, wish("job-1", node_id=None), wish("a", limit=2), wish("b", limit=2))
 
     async def seen() -> dict[str, bool]:
-        rows = await (await slots.of_jobs(["job-1"])).rows()
-        return {row.holder: row.granted_at is not None for row in rows}
+        (moment,) = await (await CommandRepository(seeded).moment(["job-1"])).rows()
+        return {row.holder: row.granted_at is not None for row in moment.slots}
 
     assert await seen() == {"job-1": True, "a": True}
     await slots.notice(["job-1", "a"])
