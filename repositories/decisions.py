@@ -1,34 +1,37 @@
 """Everything that an engine transaction writes, in one statement: one round trip whatever the number of jobs.
 
-Each part is a list of rows in one bound JSON document; an absent part costs nothing. Rows are addressed by
-`= ANY(keys)` beside the join to the document, so that the plan never depends on statistics.
+Each part is a list of rows in a bound JSON document. What a transaction does not write is not in its statement: the few
+combinations that come up are as many texts, each prepared once. Rows are addressed by `= ANY(keys)` beside the join to
+the document, so that the plan never depends on statistics.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 from pydantic import BaseModel
 
-from repositories.documents import alike, document_of
+from repositories.documents import alike, document_of, rows_of
 from repositories.events import NewEvent
 
 Row = BaseModel | Mapping[str, Any]
 
-_UPDATE = """
-WITH doc AS MATERIALIZED (SELECT %(document)s::jsonb AS d),
-updated_jobs AS (
+_PARTS: Final[Mapping[str, str]] = {
+    "jobs": """
+written_jobs AS (
     UPDATE dagapp.dag_jobs AS j
     SET status = u.status, version = u.version, run_no = u.run_no, priority = u.priority, paused_at = u.paused_at,
         wake_at = u.wake_at, deadline_at = u.deadline_at, waiting_for = u.waiting_for, outputs = u.outputs,
         outputs_ref = u.outputs_ref, error = u.error, warnings = u.warnings,
         evaluation_failures = u.evaluation_failures, updated_at = u.updated_at,
         started_at = u.started_at, completed_at = u.completed_at, owner_id = u.owner_id, owner_epoch = u.owner_epoch
-    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_jobs, d -> 'jobs') AS u
+    FROM jsonb_populate_recordset(NULL::dagapp.dag_jobs, %(jobs)s::jsonb) AS u
     WHERE j.job_id = ANY(%(job_ids)s) AND j.job_id = u.job_id AND j.version = u.version - 1
     RETURNING j.job_id
-),
-updated_nodes AS (
+)""",
+    "nodes": """
+written_nodes AS (
     UPDATE dagapp.dag_node_states AS n
     SET status = u.status, task_id = u.task_id, attempt = u.attempt, retries_used = u.retries_used,
         losses_used = u.losses_used, not_before = u.not_before, skip_reason = u.skip_reason,
@@ -37,7 +40,7 @@ updated_nodes AS (
         outcomes = u.outcomes, slot_key = u.slot_key, error = u.error, ready_at = u.ready_at,
         first_dispatched_at = u.first_dispatched_at,
         dispatched_at = u.dispatched_at, started_at = u.started_at, completed_at = u.completed_at
-    FROM doc, jsonb_to_recordset(d -> 'nodes') AS u(
+    FROM jsonb_to_recordset(%(nodes)s::jsonb) AS u(
         job_id text, node_id text, from_status text, status text, task_id text, attempt integer,
         retries_used integer, losses_used integer, not_before timestamptz, skip_reason text,
         waiting_for jsonb, input_params jsonb, input_ref jsonb, params_override jsonb, output jsonb,
@@ -47,8 +50,9 @@ updated_nodes AS (
     WHERE n.job_id = ANY(%(node_job_ids)s) AND n.parent_node_id IS NULL AND n.node_id = ANY(%(node_ids)s)
         AND n.job_id = u.job_id AND n.node_id = u.node_id AND n.status = u.from_status
     RETURNING n.node_id
-),
-created_attempts AS (
+)""",
+    "new_attempts": """
+written_new_attempts AS (
     INSERT INTO dagapp.dag_attempts
         (task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority, params_digest,
          token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child,
@@ -56,51 +60,69 @@ created_attempts AS (
     SELECT task_id, job_id, node_id, attempt, dispatch_no, state, queue, handler, priority,
         params_digest, token_hash, timeout_seconds, queued_at, redispatch_at, heartbeat_timeout_seconds, child,
         queue_expires_at, claim_id, worker_id, leased_at, lease_expires_at
-    FROM doc, jsonb_populate_recordset(
-        jsonb_populate_record(NULL::dagapp.dag_attempts, d #> '{new_attempts,every}'), d #> '{new_attempts,each}')
-),
-updated_attempts AS (
+    FROM jsonb_populate_recordset(
+        jsonb_populate_record(NULL::dagapp.dag_attempts, %(new_attempts)s::jsonb -> 'every'),
+        %(new_attempts)s::jsonb -> 'each')
+)""",
+    "attempts": """
+written_attempts AS (
     UPDATE dagapp.dag_attempts AS a
     SET state = u.state, ended_at = u.ended_at, reason = u.reason, redispatch_at = u.redispatch_at,
         dispatch_no = coalesce(u.dispatch_no, a.dispatch_no),
         token_hash = coalesce(u.token_hash, a.token_hash), priority = coalesce(u.priority, a.priority),
         peak_rss_bytes = greatest(u.peak_rss_bytes, a.peak_rss_bytes)
-    FROM doc, jsonb_populate_recordset(
-        jsonb_populate_record(NULL::dagapp.dag_attempts, d #> '{attempts,every}'), d #> '{attempts,each}') AS u
+    FROM jsonb_populate_recordset(
+        jsonb_populate_record(NULL::dagapp.dag_attempts, %(attempts)s::jsonb -> 'every'),
+        %(attempts)s::jsonb -> 'each') AS u
     WHERE a.task_id = ANY(%(task_ids)s) AND a.task_id = u.task_id
         AND a.state IN ('queued', 'parked', 'leased')
-),
-created_results AS (
+)""",
+    "new_results": """
+written_new_results AS (
     INSERT INTO dagapp.dag_task_results
         (task_id, job_id, node_id, attempt, status, output, output_ref, outcomes, error, findings, metrics,
          worker_id, reported_at, processed, disposition)
     SELECT task_id, job_id, node_id, attempt, status, output, output_ref, outcomes, error, findings, metrics,
         worker_id, reported_at, processed, disposition
-    FROM doc, jsonb_populate_recordset(
-        jsonb_populate_record(NULL::dagapp.dag_task_results, d #> '{new_results,every}'), d #> '{new_results,each}')
+    FROM jsonb_populate_recordset(
+        jsonb_populate_record(NULL::dagapp.dag_task_results, %(new_results)s::jsonb -> 'every'),
+        %(new_results)s::jsonb -> 'each')
     ON CONFLICT (task_id) DO NOTHING
-),
-settled_results AS (
+)""",
+    "results": """
+written_results AS (
     UPDATE dagapp.dag_task_results AS r SET processed = true, disposition = u.disposition
-    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_task_results, d -> 'results') AS u
+    FROM jsonb_populate_recordset(NULL::dagapp.dag_task_results, %(results)s::jsonb) AS u
     WHERE r.task_id = ANY(%(result_ids)s) AND r.task_id = u.task_id AND NOT r.processed
-),
-logged AS (
+)""",
+    "events": """
+written_events AS (
     INSERT INTO dagapp.dag_job_events
         (job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at)
     SELECT job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name, created_at
-    FROM doc, jsonb_populate_recordset(NULL::dagapp.dag_job_events, d -> 'events')
-)
-SELECT 1 / (CASE WHEN (SELECT count(*) FROM updated_jobs) = coalesce(jsonb_array_length(d -> 'jobs'), 0)
-        AND (SELECT count(*) FROM updated_nodes) = coalesce(jsonb_array_length(d -> 'nodes'), 0) THEN 1 ELSE 0 END),
-    (SELECT count(pg_notify(channel, '')) FROM unnest(%(channels)s::text[]) AS channel)
-FROM doc
-"""
-"""One statement for `DecisionRepository.update`, apart from it for its length.
+    FROM jsonb_populate_recordset(NULL::dagapp.dag_job_events, %(events)s::jsonb)
+)""",
+}
+"""What each part of `DecisionRepository.update` says; apart from it for its length."""
+_CHECKS: Final[Mapping[str, str]] = {
+    "jobs": "(SELECT count(*) FROM written_jobs) = %(jobs_count)s",
+    "nodes": "(SELECT count(*) FROM written_nodes) = %(nodes_count)s",
+}
+"""What holds when rows were as they had been read."""
 
-It divides by zero when a row was not as it had been read: so it fails by itself, and nobody has to look at its answer
-before the commit, which can travel with it.
-"""
+
+@lru_cache
+def _statement(parts: tuple[str, ...]) -> str:
+    """Return the statement that writes these parts.
+
+    It divides by zero when a row was not as it had been read: so it fails by itself, and nobody has to look at its
+    answer before the commit, which can travel with it.
+    """
+    checks = [check for part, check in _CHECKS.items() if part in parts]
+    found = f"SELECT 1 / (CASE WHEN {' AND '.join(checks or ['true'])} THEN 1 ELSE 0 END)"
+    told = ", (SELECT count(pg_notify(channel, '')) FROM unnest(%(channels)s::text[]) AS channel)"
+    written = ",".join(_PARTS[part] for part in parts if part in _PARTS)
+    return f"WITH {written}\n{found}{told if 'channels' in parts else ''}" if written else f"{found}{told}"
 
 
 class DecisionRepository:
@@ -185,23 +207,35 @@ class DecisionRepository:
             events: In their order.
             channels: Whom to wake when the transaction commits.
         """
-        document = document_of(
-            jobs=jobs,
-            nodes=nodes,
-            new_attempts=alike(new_attempts),
-            attempts=alike(attempts),
-            new_results=alike(new_results),
-            results=results,
-            events=events,
-        )
-        keys = {
-            "job_ids": [_value(row, "job_id") for row in jobs],
-            "node_job_ids": list({_value(row, "job_id") for row in nodes}),
-            "node_ids": list({_value(row, "node_id") for row in nodes}),
-            "task_ids": [_value(row, "task_id") for row in attempts],
-            "result_ids": [_value(row, "task_id") for row in results],
+        parts: dict[str, Sequence[object] | Mapping[str, object]] = {
+            "jobs": jobs,
+            "nodes": nodes,
+            "new_attempts": alike(new_attempts),
+            "attempts": alike(attempts),
+            "new_results": alike(new_results),
+            "results": results,
+            "events": events,
+            "channels": channels,
         }
-        await self._conn.execute(_UPDATE, {"document": document, "channels": sorted(set(channels)), **keys})
+        said = tuple(part for part, rows in parts.items() if rows)
+        if not said:
+            return
+        values: dict[str, Any] = {part: rows_of(parts[part]) for part in said if part in _PARTS}
+        if jobs:
+            values |= {"jobs_count": len(jobs), "job_ids": [_value(row, "job_id") for row in jobs]}
+        if nodes:
+            values |= {
+                "nodes_count": len(nodes),
+                "node_job_ids": list({_value(row, "job_id") for row in nodes}),
+                "node_ids": list({_value(row, "node_id") for row in nodes}),
+            }
+        if attempts:
+            values["task_ids"] = [_value(row, "task_id") for row in attempts]
+        if results:
+            values["result_ids"] = [_value(row, "task_id") for row in results]
+        if channels:
+            values["channels"] = sorted(set(channels))
+        await self._conn.execute(_statement(said), values)
 
     async def start(
         self, claims: Sequence[Mapping[str, Any]], worker_id: str, lease_seconds: float, events: Sequence[NewEvent]

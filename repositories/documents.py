@@ -26,6 +26,11 @@ def document_of(**parts: Sequence[object] | Mapping[str, object]) -> str:
     return to_json({name: rows for name, rows in parts.items() if rows}, exclude_none=True).decode()
 
 
+def rows_of(rows: Sequence[object] | Mapping[str, object]) -> str:
+    """Return rows, plain or `alike`, as the text of one JSON value, without NULL fields of models."""
+    return to_json(rows, exclude_none=True).decode()
+
+
 def alike(rows: Sequence[BaseModel | Mapping[str, Any]]) -> Mapping[str, object]:
     """Return rows as {every: what all of them say, each: [what one says besides]}, without NULL; empty for none.
 
