@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 Headers = Mapping[str, str]
 """Any mapping with lower-case or exact names."""
 _NOBODY: Final = KeyFile(keys=())
+_SERVICE_HEADER: Final = SERVICE_HEADER.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,8 @@ class Identity:
             IdentityUnavailable: A token is presented and the provider's keys cannot be had.
         """
         presented = presented_key(headers)
-        lowered = {name.lower(): value for name, value in headers.items()}
         if presented is None:
+            lowered = {name.lower(): value for name, value in headers.items()}
             if self._trusts_easyauth and (header := lowered.get(PRINCIPAL_HEADER)) and self._tokens is not None:
                 return principal(header, self._tokens.policy.platforms)
             if lowered.get("authorization"):
@@ -90,7 +91,7 @@ class Identity:
 
 
 def _service_credential(headers: Headers) -> str | None:
-    return next((value for name, value in headers.items() if name.lower() == SERVICE_HEADER.lower()), None)
+    return headers.get(_SERVICE_HEADER) or headers.get(SERVICE_HEADER)
 
 
 def build_identity(settings: IdentitySettings) -> Identity:

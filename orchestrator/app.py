@@ -141,6 +141,7 @@ def create_app(settings: OrchestratorSettings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # looks into the environment with every request
     )
     app.state.settings = settings
     app.state.identity = identity = build_identity(settings)

@@ -203,7 +203,7 @@ class Worker:
         )
 
     def _capacity(self) -> Capacity:
-        return self._machine.capacity(self._slots)
+        return self._machine.capacity(self._slots.total_free)
 
     def _executor(self) -> Executor:
         return Executor(
@@ -248,7 +248,9 @@ class Worker:
 
     def _make_intake(self) -> Intake:
         enabled = self._settings.paced_by is RunMode.INLINE
-        return Intake(self._outside.catalog, self._slots, self._supervisor.begin, self._capacity, enabled=enabled)
+        return Intake(
+            self._outside.catalog, self._slots, self._supervisor.begin, self._machine.capacity, enabled=enabled
+        )
 
     def _make_offerer(self) -> Offerer:
         key, slots = self._settings.worker_service_key.get_secret_value(), self._settings.offered_slots

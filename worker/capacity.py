@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 from core.wire import Capacity
-from worker.tasks import Slots
 
 LOOK_SECONDS = 1.0
 """How long a look at the machine is good for: every call tells of it, and there may be a thousand calls a second."""
@@ -17,21 +16,17 @@ class Machine:
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
-        self._seen = Capacity(slots=0)
+        self._seen = (0, 0, 0)
         self._looked_at = float("-inf")
 
-    def capacity(self, slots: Slots) -> Capacity:
-        """Return free slots, memory, scratch space, and cores."""
+    def capacity(self, slots: int) -> Capacity:
+        """Return this number of slots with memory, scratch space, and cores."""
         now = time.monotonic()
         if now - self._looked_at > LOOK_SECONDS:
             self._looked_at = now
-            self._seen = Capacity(
-                slots=0,
-                memory_bytes=_available_memory(),
-                scratch_bytes=shutil.disk_usage(self._scratch).free,
-                cores=len(os.sched_getaffinity(0)),
-            )
-        return self._seen.model_copy(update={"slots": slots.total_free})
+            self._seen = _available_memory(), shutil.disk_usage(self._scratch).free, len(os.sched_getaffinity(0))
+        memory, scratch, cores = self._seen
+        return Capacity(slots=slots, memory_bytes=memory, scratch_bytes=scratch, cores=cores)
 
 
 def _available_memory() -> int:

@@ -65,7 +65,7 @@ class Heartbeat:
         clock = asyncio.get_running_loop().time
         began = clock()
         while (left := began + min(seconds, self._pace(), self._patience()) - clock()) > 0:
-            await self._table.wait_noticed(left)
+            await self._table.wait_noticed(left, left * BEATS_A_LEASE)
 
     def _patience(self) -> float:
         in_a_hurry = self._table.has_unsent or bool(self._supervisor.stopped)

@@ -42,7 +42,7 @@ class Intake:
         catalog: Mapping[str, HandlerSpec],
         slots: Slots,
         begin: Callable[[TaskMessage, HandlerSpec, ClaimAnswer, str], None],
-        capacity: Callable[[], Capacity],
+        capacity: Callable[[int], Capacity],
         *,
         enabled: bool,
     ) -> None:
@@ -81,7 +81,7 @@ class Intake:
     @contextmanager
     def _reserved(self, count: int) -> Iterator[ReservedRoom]:
         self._slots.take(ANSWERED, count)
-        room = ReservedRoom(self._capacity().model_copy(update={"slots": count}), self._begin)
+        room = ReservedRoom(self._capacity(count), self._begin)
         try:
             yield room
         finally:

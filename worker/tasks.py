@@ -154,6 +154,7 @@ class TaskTable:
     def __init__(self) -> None:
         self._tasks: dict[str, RunningTask] = {}
         self._noticed = asyncio.Event()
+        self._usual_lease_seconds = math.inf
 
     def __iter__(self) -> Iterator[RunningTask]:
         return iter(tuple(self._tasks.values()))
@@ -166,9 +167,10 @@ class TaskTable:
         return self._tasks.get(task_id)
 
     def add(self, task: RunningTask) -> None:
-        """Add a task that has just been granted."""
+        """Add a task that has just been granted; whoever beats looks again when its lease is a short one."""
         self._tasks[task.task_id] = task
-        self.notice()
+        if task.lease_seconds < self._usual_lease_seconds:
+            self.notice()
 
     def notice(self) -> None:
         """Let whoever beats look again: there is a task more, or something to send."""
@@ -184,8 +186,9 @@ class TaskTable:
         """Return the length of the lease that runs out first without a heartbeat; infinite without tasks."""
         return min((task.lease_seconds for task in self), default=math.inf)
 
-    async def wait_noticed(self, seconds: float) -> None:
-        """Wait until there is something to look at, at most so long."""
+    async def wait_noticed(self, seconds: float, usual_lease_seconds: float) -> None:
+        """Wait until there is something to look at, at most so long; new tasks with the usual lease are nothing."""
+        self._usual_lease_seconds = usual_lease_seconds
         self._noticed.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

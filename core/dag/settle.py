@@ -19,7 +19,9 @@ from core.dag.nodes import (
 from core.dag.run import Run
 from core.dag.templates import TemplateFailed
 from core.dag.values import Needed
-from core.statuses import NodeStatus, SkipReason
+from core.statuses import NODE_FINAL, NodeStatus, SkipReason
+
+_MOVABLE = frozenset(NodeStatus) - NODE_FINAL - {NodeStatus.DISPATCHED}
 
 
 def settle(run: Run) -> None:
@@ -30,7 +32,8 @@ def settle(run: Run) -> None:
     """
     while True:
         for node_id in run.workflow.graph.order:
-            _step(run, node_id)
+            if run.nodes[node_id].status in _MOVABLE:
+                _step(run, node_id)
         if run.workflow.on_failure != "cancel" or not _cancel_after_failure(run):
             return
 
@@ -59,6 +62,8 @@ def _move_on(run: Run, node_id: str) -> None:
 def _settle_pending(run: Run, node_id: str) -> None:
     nodes = run.workflow.nodes
     sources = run.workflow.graph.incoming[node_id]
+    if not run.all_final(sources):
+        return
     edges = [edge(nodes[source], run.nodes[source], node_id) for source in sources]
     match verdict(rule_of(nodes[node_id]), edges):
         case Verdict.WAIT:
