@@ -86,6 +86,23 @@ async def test_rows_of_tables_are_read_without_a_cursor_in_any_order_beside_othe
             assert (await none.rows(), await other.fetchone()) == ([], (number,))
 
 
+async def test_json_is_read_however_deep_it_is(conn: PipedConnection) -> None:
+    for depth in (1, 100, 500):
+        async with conn.piped():
+            found = await conn.execute("SELECT %s::jsonb, %s::json", ("[" * depth + "]" * depth, '{"a": 1e400}'))
+            value, other = await found.fetchone() or ([], {})
+        for _ in range(depth - 1):
+            (value,) = value
+        assert (value, other) == ([], {"a": float("inf")})
+
+
+async def test_no_row_is_none_and_whoever_wants_rows_of_his_own_has_them(conn: PipedConnection) -> None:
+    async with conn.piped():
+        assert await (await conn.execute("SELECT 1 WHERE false")).fetchone() is None
+        conn.row_factory = scalar_row
+        assert await (await conn.execute("SELECT 7")).fetchone() == 7
+
+
 async def test_a_column_that_a_table_has_got_since_is_a_column_of_its_rows(conn: PipedConnection) -> None:
     table, statement = row_of(Note), "SELECT * FROM seen AS s(number)"
     for columns in ("1 AS number", "1 AS number, 'queued' AS state"):
