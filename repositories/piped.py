@@ -162,13 +162,12 @@ class Pipe:
     """Statements on their way over one connection, in their order."""
 
     def __init__(self, connection: PipedConnection) -> None:
+        self._connection = connection
         self._pgconn = connection.pgconn
         self._names, self._numbers = connection.names, connection.numbers
         self._prepares = connection.prepare_threshold is not None
         self.transformer = connection.transformer
         """Loads the columns of answers, and knows how from one to the next."""
-        self._query = PostgresQuery(Transformer(connection))
-        self._encoding = connection.info.encoding
         self._takers: deque[Callable[[pq.abc.PGresult], None]] = deque()
         self._syncs = 0
         """Those that were sent and not read."""
@@ -192,7 +191,7 @@ class Pipe:
         self._takers.append(_drop if cursor is None else cursor.answered)
 
     def _converted(self, statement: Any, values: Params | None) -> tuple[bytes, Any, tuple[int, ...], Any]:
-        query = self._query
+        query = PostgresQuery(Transformer(self._connection))
         query.convert(statement, values)
         return query.query, query.params, query.types, query.formats
 
@@ -216,7 +215,7 @@ class Pipe:
             if self._takers:  # else it is the farewell of a server that answered all before
                 self._takers.popleft()(result)
         if failed is not None:
-            raise errors.error_from_result(failed, encoding=self._encoding)
+            raise errors.error_from_result(failed, encoding=self._connection.info.encoding)
 
     async def commit(self) -> None:
         """Commit with the last statements.

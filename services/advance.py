@@ -121,9 +121,7 @@ class AdvanceService:
         return [self._evaluate(job, locked, may_expire) for job in jobs]
 
     def _evaluate(self, job: Job, locked: Locked, may_expire: bool) -> Step:
-        state = replace(
-            locked.state(job.job_id, may_expire), rendered=self._desk.answers, workflows=self._definitions.known
-        )
+        state = locked.state(job.job_id, may_expire, self._desk.answers, self._definitions.known)
         step = evaluate(self._definitions.get(job.definition_hash), state, locked.now)
         step = with_children(step, locked.now, self._definitions)
         if step.decision.needs_children:

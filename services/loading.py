@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self, TypeVar
 
+from core.dag.definition import Workflow
 from core.dag.orders import REOPENING
+from core.dag.rendering import Rendered
 from core.dag.state import JobState
 from core.errors import ErrorDetail
 from core.models.engine import Attempt, Command, Job, NodeState, Slot, TaskResultRow
@@ -62,8 +64,10 @@ class Locked:
         """Return whether a command may start a job anew."""
         return any(command.kind in REOPENING for command in self.commands.get(job_id, ()))
 
-    def state(self, job_id: str, may_expire_leases: bool) -> JobState:
-        """Return the evaluator's view of one locked job."""
+    def state(
+        self, job_id: str, may_expire_leases: bool, rendered: Mapping[str, Rendered], workflows: Mapping[str, Workflow]
+    ) -> JobState:
+        """Return the evaluator's view of one locked job, with the values and the definitions that are at hand."""
         results = self.inbox.get(job_id, ())
         reported = {result.task_id for result in results}
         nodes = {node.node_id: node for node in self.nodes[job_id]}
@@ -85,6 +89,8 @@ class Locked:
             child_timers=fan_outs.timers,
             stored_items=fan_outs.stored,
             slots={slot.holder: slot for slot in self.slots.get(job_id, ())},
+            rendered=rendered,
+            workflows=workflows,
         )
 
 
