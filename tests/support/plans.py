@@ -30,8 +30,10 @@ def recording(statements: Recorded) -> type[PipedCursor]:
 
 
 def repeatable(query: str) -> str:
-    """Return a statement without its check that rows were as they had been read, which they are only once."""
-    return query.replace("SELECT 1 / (CASE WHEN", "SELECT (CASE WHEN")
+    """Return a statement without what it can do or find only once: rows as they had been read, attempts to insert."""
+    once = query.replace("SELECT 1 / (CASE WHEN", "SELECT (CASE WHEN")
+    inserted = "%(new_attempts)s::jsonb -> 'each')"
+    return once.replace(inserted, f"{inserted} ON CONFLICT DO NOTHING")
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ async def test_a_row_that_is_not_as_it_was_read_fails_the_statement_whatever_els
     node = await (await conn.execute("SELECT to_jsonb(n) FROM dagapp.dag_node_states AS n LIMIT 1")).fetchone() or ({},)
     job = {**row[0], "version": row[0]["version"] + (2 if stale == "job" else 1)}
     changed = {**node[0], "from_status": "SKIPPED" if stale == "node" else node[0]["status"]}
-    event = NewEvent(job_id=job["job_id"], event_type="tested", created_at=job["created_at"])
+    event = NewEvent(job_id=job["job_id"], event_type="tested", event_data={}, created_at=job["created_at"])
     everything: dict[str, Any] = {"jobs": [job], "nodes": [changed], "events": [event], "channels": ["dag_x"]}
     for names in some_of(tuple(everything)):
         said = {name: everything[name] for name in names}
