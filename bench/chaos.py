@@ -8,6 +8,7 @@ Exit status 1 when a job was lost, did not end, or was done twice.
 """
 
 import argparse
+import http.client
 import json
 import random
 import signal
@@ -151,7 +152,7 @@ class Chaos:
                 with urllib.request.urlopen(request, timeout=CALL_SECONDS) as answer:
                     self._answered.append(json.load(answer)["job_id"])
                     return
-            except (urllib.error.URLError, OSError, ValueError):
+            except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError):
                 time.sleep(0.3)
 
     def _hurt(self, until: float) -> None:
