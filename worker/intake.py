@@ -70,9 +70,14 @@ class Intake:
             yield room
 
     @contextmanager
-    def reserved(self) -> Iterator[ReservedRoom]:
-        """Keep half of what is free for an answer, the rest for one beside it; what it does not fill is given back."""
-        with self._reserved((self._spare() + 1) // 2) as room:
+    def reserved(self, ended: int) -> Iterator[ReservedRoom]:
+        """Keep room for an answer: as much as its results had, or half of what is free; the rest is for one beside it.
+
+        What it does not fill is given back. A fan-out gets a task for each that ended, or it would have to take the
+        way through the queue.
+        """
+        spare = self._spare()
+        with self._reserved(min(spare, max(ended, (spare + 1) // 2))) as room:
             yield room
 
     def _spare(self) -> int:

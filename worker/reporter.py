@@ -132,7 +132,7 @@ class Reporter:
         return (await self._client.results(ResultRequest(worker=self._worker, results=batch))).answers
 
     async def _exchange(self, intake: Intake, batch: tuple[TaskResult, ...]) -> Sequence[ResultAnswer]:
-        with intake.reserved() as room:
+        with intake.reserved(len(batch)) as room:
             request = ExchangeRequest(worker=self._worker, results=batch, free=room.capacity, claim_id=room.claim_id)
             answer = await self._exchanged(request)
             room.start(answer.grants)
