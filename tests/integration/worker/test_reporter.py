@@ -58,7 +58,7 @@ async def test_results_go_where_the_last_tasks_came_from_as_long_as_it_answers(
     runner, capacity = await serve(maker), Capacity(slots=1)
     client = CallbackClient([maker.url], SERVICE_KEY, 2.0)
     async with reporter() as running:
-        running.intake = Intake({}, Slots(1, lambda: 0, 1), lambda *_: None, lambda: capacity, enabled=True)
+        running.intake = Intake({}, Slots(1, lambda: 0, 1), lambda *_: None, lambda _: capacity, enabled=True)
         for number, peer in enumerate([orchestrator, maker]):
             running.add(result(f"t_{number}_0"))
             await asyncio.wait_for(running.drained(), 5)
