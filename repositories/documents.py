@@ -45,13 +45,22 @@ def alike(rows: Sequence[BaseModel | Mapping[str, Any]]) -> Mapping[str, object]
     every = {
         name: value
         for name, value in first.items()
-        if value is not None and all(other.get(name) == value for other in others)
+        if value is not None and all(_is_same(other.get(name), value) for other in others)
     }
     each = [
         {name: value for name, value in row.items() if value is not None and name not in every}
         for row in (first, *others)
     ]
     return {"every": every, "each": each}
+
+
+def _is_same(value: object, other: object) -> bool:
+    """Return whether two values are one in JSON: 1, 1.0 and true are equal and three, also within what holds them."""
+    if value is other:
+        return True
+    if type(value) is not type(other) or value != other:
+        return False
+    return not isinstance(value, dict | list | tuple | float) or value in ({}, [], ())
 
 
 def document(rows: Sequence[object]) -> str:
