@@ -1,6 +1,6 @@
 """The working copy of one evaluation: the only place where statuses are written and events are made."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -143,14 +143,6 @@ class Run:
     def is_final(self, node_id: str) -> bool:
         """Return whether a node has ended for this run."""
         return self.nodes[node_id].status in NODE_FINAL
-
-    def all_final(self, node_ids: Iterable[str]) -> bool:
-        """Return whether all of these nodes have ended for this run."""
-        nodes = self.nodes
-        for node_id in node_ids:  # noqa: SIM110 - asked of every node that waits, with every step of a job
-            if nodes[node_id].status not in NODE_FINAL:
-                return False
-        return True
 
     def find(self, node_id: str) -> NodeState | None:
         """Return a vertex or a loaded child of a fan-out; None when there is none."""

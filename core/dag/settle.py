@@ -1,5 +1,6 @@
 """Moves the graph as far as it goes without the outside: edges, readiness, and what each type of node does then."""
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from core.dag import branching, child_jobs, fan_in, fan_out, gates, slots, tasks
@@ -62,7 +63,7 @@ def _move_on(run: Run, node_id: str) -> None:
 def _settle_pending(run: Run, node_id: str) -> None:
     nodes = run.workflow.nodes
     sources = run.workflow.graph.incoming[node_id]
-    if not run.all_final(sources):
+    if not _all_final(run, sources):
         return
     edges = [edge(nodes[source], run.nodes[source], node_id) for source in sources]
     match verdict(rule_of(nodes[node_id]), edges):
@@ -76,6 +77,15 @@ def _settle_pending(run: Run, node_id: str) -> None:
             _skip(run, node_id, SkipReason.UPSTREAM_FAILED)
         case _ as never:
             assert_never(never)
+
+
+def _all_final(run: Run, node_ids: Iterable[str]) -> bool:
+    """Return whether all of these nodes have ended for this run."""
+    nodes = run.nodes
+    for node_id in node_ids:  # noqa: SIM110 - asked of every node that waits, with every step of a job
+        if nodes[node_id].status not in NODE_FINAL:
+            return False
+    return True
 
 
 def _make_ready(run: Run, node_id: str) -> None:
