@@ -6,7 +6,7 @@ result too.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,7 @@ from services.loading import Locked, lock_jobs
 from services.loading_fan_outs import Scope
 from services.reports import Verdict, judge
 from services.rooms import Room, RoomService
+from services.turns import Turns
 from services.work import Connection, pipelined
 from services.writing import Reported, owner_channels_of
 
@@ -48,6 +49,7 @@ class ResultService:
         self._pool = pool
         self._advance = advance
         self._rooms = rooms
+        self._turns = Turns()
 
     async def exchange(self, request: ExchangeRequest) -> tuple[list[ResultAnswer], Sequence[Step], Sequence[Grant]]:
         """Store and apply results as `report` does, and lease in the same transaction what the worker has room for.
@@ -56,7 +58,8 @@ class ResultService:
         or the call brings nothing, there are no tasks: the worker finds them in the queue.
         """
         room = self._rooms.room(request)
-        answers, steps = await self._report_with(request.worker.worker_id, request.results, room)
+        async with self._turns.taken(_jobs_of(request.results)):
+            answers, steps = await self._report_with(request.worker.worker_id, request.results, room)
         return answers, steps, () if room is None else room.granted
 
     async def report(
@@ -88,7 +91,7 @@ class ResultService:
     async def _report(
         self, worker_id: str | None, reports: Sequence[TaskResult | Release], *, apply: bool, room: Room | None = None
     ) -> tuple[list[ResultAnswer], Sequence[Step]]:
-        job_ids = sorted({parts[0] for report in reports if (parts := split_task_id(report.task_id))})
+        job_ids = sorted(_jobs_of(reports))
         async with pipelined(self._pool) as conn:
             taken = await self._rooms.take(conn, room) if room else None
             locked = await lock_jobs(conn, job_ids, [report.task_id for report in reports], ONLY_TIMERS)
@@ -125,6 +128,10 @@ class ResultService:
         )
         await self._advance.writer.update(conn, steps, locked.now, reported, [room] if room else [])
         return steps
+
+
+def _jobs_of(reports: Iterable[TaskResult | Release]) -> set[str]:
+    return {parts[0] for report in reports if (parts := split_task_id(report.task_id))}
 
 
 def _with_results(locked: Locked, fresh: Sequence[TaskResultRow]) -> Locked:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
@@ -13,7 +14,7 @@ from worker.result_log import ResultLog
 
 MAX_BATCH = 256
 WORTH_A_CALL = 64
-"""So many results of other jobs do not wait until the call under way is answered; fewer go together with the next."""
+"""So many results do not wait until the call under way is answered; fewer go together with the next."""
 _NO_SUCH_ROUTE = frozenset({404, 405})
 _OLDER_SECONDS = 60.0
 """How long an orchestrator of the build before is not asked again for what it does not know."""
@@ -23,7 +24,8 @@ _POISON_STATUSES = frozenset({400, 413, 422})
 class Reporter:
     """Reports finished tasks in batches: whatever ended while a call was under way goes out with the next.
 
-    Many results of other jobs go out beside it. Those of one job never do: the job's lock lets one call through.
+    Many results go out beside it: of other jobs anywhere, of the same ones to the same instance, where calls about a
+    job follow each other. Elsewhere the job's lock would let only one of them through.
     """
 
     def __init__(
@@ -38,8 +40,10 @@ class Reporter:
         self._follows: CallbackClient | None = None
         self._exchange_after = 0.0
         self._pending: dict[str, TaskResult] = {}
-        self._reported: set[str] = set()
-        """Jobs of which a call under way tells."""
+        self._unsent: dict[str, TaskResult] = {}
+        """Those of them that no call under way tells of."""
+        self._told: Counter[str] = Counter()
+        """How many calls under way tell of a job."""
         self._wake = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -84,7 +88,9 @@ class Reporter:
         while True:
             batch = await self._next(at_least)
             jobs = {_job_of(task_id) for task_id in batch}
-            self._reported |= jobs
+            self._told.update(jobs)
+            for task_id in batch:
+                del self._unsent[task_id]
             try:
                 await self._send(tuple(batch.values()))
                 backoff.reset()
@@ -95,16 +101,19 @@ class Reporter:
                 )
                 await asyncio.sleep(delay)
             finally:
-                self._reported -= jobs
+                self._told -= Counter(jobs)
+                self._unsent.update((one, told) for one, told in batch.items() if one in self._pending)
                 self._wake.set()
 
     async def _next(self, at_least: int) -> Mapping[str, TaskResult]:
-        """Wait for results of jobs of which no call under way tells."""
+        """Wait for so many results of jobs of which no call under way tells, or for many that may go beside one."""
         while True:
-            free = (one for one in self._pending.items() if _job_of(one[0]) not in self._reported)
-            batch = dict(islice(free, MAX_BATCH)) if len(self) >= at_least else {}
-            if len(batch) >= at_least:
-                return batch
+            if len(self._unsent) >= at_least:
+                others = (one for one in self._unsent.items() if _job_of(one[0]) not in self._told)
+                if len(batch := dict(islice(others, MAX_BATCH))) >= at_least:
+                    return batch
+                if self._follows is not None and len(self._unsent) >= WORTH_A_CALL:
+                    return dict(islice(self._unsent.items(), MAX_BATCH))
             self._wake.clear()
             await self._wake.wait()
 
@@ -165,7 +174,7 @@ class Reporter:
             self._remove(one.task_id)
 
     def _enqueue(self, result: TaskResult) -> None:
-        self._pending[result.task_id] = result
+        self._pending[result.task_id] = self._unsent[result.task_id] = result
         self._wake.set()
         self._empty.clear()
 

@@ -56,6 +56,8 @@ class Orchestrator:
     disposition: ResultDisposition = ResultDisposition.APPLIED
     failing: dict[str, int] = field(default_factory=dict)
     """Path -> HTTP status to answer instead."""
+    failed: int = 0
+    """Calls that were answered so."""
     poison: set[str] = field(default_factory=set)
     """Task ids whose results are refused with 422."""
     revoked: dict[str, str] = field(default_factory=dict)
@@ -88,6 +90,7 @@ class Orchestrator:
         assert request.headers[SERVICE_HEADER] == SERVICE_KEY
         self.claims_asked += request.path.endswith("claims")
         if status := self.failing.get(request.path.rsplit("/", 1)[1]):
+            self.failed += 1
             return web.Response(status=status)
         return await handler(request)
 

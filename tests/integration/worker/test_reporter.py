@@ -122,6 +122,49 @@ async def test_many_results_of_other_jobs_go_out_beside_a_call_under_way(
     assert [[one.task_id for one in call.results] for call in calls] == [["slow_n_0"], others, later]
 
 
+async def test_many_results_of_one_job_go_out_beside_a_call_to_the_instance_that_has_it(
+    reporter: Callable, orchestrator: Orchestrator
+) -> None:
+    """There calls about a job follow each other; a few results wait for the answer."""
+    calls, orchestrator.silent = orchestrator.result_calls, asyncio.Event()
+    client = CallbackClient([orchestrator.url], SERVICE_KEY, 2.0)
+
+    async def under_way(count: int) -> bool:
+        return len(calls) == count
+
+    async with reporter() as running:
+        running.follow(client)
+        running.add(result("job_n_0"))
+        await await_until(lambda: under_way(1), "the first call is under way")
+        many = [f"job_n_{number}" for number in range(1, 1 + WORTH_A_CALL)]
+        for task_id in many:
+            running.add(result(task_id))
+            await asyncio.sleep(0)
+        await await_until(lambda: under_way(2), "the second call is under way")
+        orchestrator.silent.set()
+        await asyncio.wait_for(running.drained(), 5)
+    await client.close()
+    assert [[one.task_id for one in call.results] for call in calls] == [["job_n_0"], many]
+
+
+async def test_what_was_not_answered_goes_out_again_with_what_came_meanwhile(
+    reporter: Callable, orchestrator: Orchestrator
+) -> None:
+    orchestrator.failing["task-results"] = 503
+
+    async def failed() -> bool:
+        return orchestrator.failed > 0
+
+    async with reporter() as running:
+        running.add(result("job_n_0"))
+        await await_until(failed, "the first call has failed")
+        running.add(result("job_n_1"))
+        running.add(result("other_n_0"))
+        orchestrator.failing.clear()
+        await asyncio.wait_for(running.drained(), 10)
+    assert set(orchestrator.results) == {"job_n_0", "job_n_1", "other_n_0"}
+
+
 async def test_leftovers_of_an_earlier_life_are_sent_at_the_start(
     reporter: Callable, orchestrator: Orchestrator, state_dir: Path
 ) -> None:

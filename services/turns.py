@@ -1,0 +1,35 @@
+"""Turns at jobs, within one process: what would find a job's row locked by its neighbour waits for it instead."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+
+MOST_SECONDS = 1.0
+"""After so long nobody waits any more: the row's lock still lets one through at a time."""
+
+
+class Turns:
+    """Callers that concern the same jobs, one after the other, in the order in which they came.
+
+    Another call may be read while the one before waits for the database. Only a matter of speed: processes do not see
+    each other's turns, and a turn that is passed over costs a wake-up of the job's owner.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, asyncio.Future[None]] = {}
+
+    @asynccontextmanager
+    async def taken(self, job_ids: Collection[str]) -> AsyncIterator[None]:
+        """Run the block after everybody who came before for one of these jobs, or when that takes too long."""
+        mine = asyncio.get_running_loop().create_future()
+        before = {last for job_id in job_ids if (last := self._last.get(job_id)) is not None}
+        self._last.update(dict.fromkeys(job_ids, mine))
+        try:
+            if before:
+                await asyncio.wait(before, timeout=MOST_SECONDS)
+            yield
+        finally:
+            mine.set_result(None)
+            for job_id in job_ids:
+                if self._last.get(job_id) is mine:
+                    del self._last[job_id]
