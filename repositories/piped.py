@@ -115,6 +115,8 @@ class PipedConnection(AsyncConnection[Any]):
         super().__init__(*args, **more)
         self.cursor_factory = PipedCursor
         self.pipe: Pipe | None = None
+        self.after_commit: list[Callable[[], None]] = []
+        """What the transaction of now leaves to be done once it has committed."""
         set_json_loads(read_json, self)
         self.transformer = Transformer(self)
         self.names: dict[Key, bytes] = {}
@@ -138,10 +140,11 @@ class PipedConnection(AsyncConnection[Any]):
         """Run the block in one transaction; the commit travels with the last statements.
 
         An error rolls back; a cancelled block gives up the connection: the server ends the transaction after the
-        statement that it is at.
+        statement that it is at. Then nothing of `after_commit` is done.
         """
         self.pgconn.enter_pipeline_mode()
         self.pipe = Pipe(self)
+        self.after_commit = []
         try:
             self.pipe.send("BEGIN")
             yield
@@ -156,6 +159,8 @@ class PipedConnection(AsyncConnection[Any]):
             self.pipe = None
             if self.pgconn.status == pq.ConnStatus.OK:
                 self.pgconn.exit_pipeline_mode()
+        for do in self.after_commit:
+            do()
 
 
 class Pipe:

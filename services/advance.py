@@ -21,7 +21,7 @@ from services.loading_fan_outs import Scope
 from services.payload_desk import PayloadDesk
 from services.reopening import NOBODYS, Reopening
 from services.starting import all_born, with_children
-from services.work import Connection, pipelined
+from services.work import Connection, after_commit, pipelined
 from services.writing import DecisionWriter, OnJobEnded
 
 MayExpire = Callable[[], bool]
@@ -118,7 +118,10 @@ class AdvanceService:
         locked = await self._with_pasts(conn, locked, jobs)
         await self._definitions.fetch(conn, (job.definition_hash for job in jobs))
         may_expire = self._may_expire_leases()
-        return [self._evaluate(job, locked, may_expire) for job in jobs]
+        steps = [self._evaluate(job, locked, may_expire) for job in jobs]
+        if chores := [chore for step in steps for one in (step, *all_born([step])) for chore in one.decision.chores]:
+            after_commit(conn, lambda: self._desk.want_done(chores))  # they read what this transaction writes
+        return steps
 
     def _evaluate(self, job: Job, locked: Locked, may_expire: bool) -> Step:
         state = locked.state(job.job_id, may_expire, self._desk.answers, self._definitions.known)
@@ -128,7 +131,6 @@ class AdvanceService:
             raise ChildrenNeeded(job.job_id)
         for one in (step, *all_born([step])):
             self._desk.want(one.state.job.job_id, one.decision.needs)
-            self._desk.want_done(one.decision.chores)
         return step
 
     async def _with_pasts(self, conn: Connection, locked: Locked, jobs: Sequence[Job]) -> Locked:

@@ -115,34 +115,39 @@ class ChoreService:
         aggregate = Aggregate(chore.aggregation, chore.fan_out)
         last: PayloadRef | None = None
         yield aggregate.head()
-        async for output, ref in self._outputs(chore):
-            if ref is None:
-                last = None
-                yield aggregate.add_json(output.encode()) if aggregate.takes_json else aggregate.add(json.loads(output))
-            elif chore.aggregation is Aggregation.COLLECT:
-                yield aggregate.add_json(b"")
-                async for piece in self._store.stream(ref):
-                    yield piece
-            elif chore.aggregation is Aggregation.FIRST and aggregate.is_empty:
-                yield aggregate.add_json(await self._store.get(ref))
-            elif aggregate.takes_json:
-                last = ref
-                yield aggregate.add_json(b"null")
-            else:
-                yield aggregate.add(await self._read(ref))
+        async for page in self._pages(chore):
+            small: list[bytes] = []
+            for output, ref in page:
+                if ref is None:
+                    last = None
+                    data = output.encode()
+                    small.append(aggregate.add_json(data) if aggregate.takes_json else aggregate.add(json.loads(data)))
+                    continue
+                yield b"".join(small)
+                small.clear()
+                if chore.aggregation is Aggregation.COLLECT:
+                    yield aggregate.add_json(b"")
+                    async for piece in self._store.stream(ref):
+                        yield piece
+                elif chore.aggregation is Aggregation.FIRST and aggregate.is_empty:
+                    yield aggregate.add_json(await self._store.get(ref))
+                elif aggregate.takes_json:
+                    last = ref
+                    yield aggregate.add_json(b"null")
+                else:
+                    yield aggregate.add(await self._read(ref))
+            yield b"".join(small)
         if last is not None and chore.aggregation is Aggregation.LAST:
             aggregate.replace_result(await self._store.get(last))
         yield aggregate.tail()
 
-    async def _outputs(self, chore: Gathering) -> AsyncIterator[tuple[str, PayloadRef | None]]:
-        """Yield the JSON of each output in item order, or where a large one lies."""
-        after = -1
-        while True:
+    async def _pages(self, chore: Gathering) -> AsyncIterator[list[tuple[str, PayloadRef | None]]]:
+        """Yield the JSON of outputs in item order, or where large ones lie."""
+        after, last = -1, chore.fan_out.next_child - 1
+        while after < last:
             async with transaction(self._pool) as conn:
                 page = await FanOutRepository(conn).outputs(chore.job_id, chore.fan_out.node_id, after, PAGE)
-            for child in page:
-                for one in _outputs_of(child):
-                    yield one
+            yield [one for child in page for one in _outputs_of(child)]
             if len(page) < PAGE:
                 return
             after = page[-1].number

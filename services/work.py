@@ -1,6 +1,6 @@
 """The engine's unit of work: one transaction whose statements travel together."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,6 +23,14 @@ def begin_meanwhile(conn: Connection) -> None:
     """Let the server work on the statements so far while this process makes the next ones; worth it for large ones."""
     if isinstance(conn, PipedConnection) and conn.pipe is not None:
         conn.pipe.hurry()
+
+
+def after_commit(conn: Connection, do: Callable[[], None]) -> None:
+    """Do something once the transaction has committed; at once on a connection that does not tell when."""
+    if isinstance(conn, PipedConnection) and conn.pipe is not None:
+        conn.after_commit.append(do)
+    else:
+        do()
 
 
 @asynccontextmanager

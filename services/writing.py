@@ -96,7 +96,7 @@ class DecisionWriter:
         self, conn: Connection, steps: Sequence[Step], now: datetime, rooms: Sequence[Room]
     ) -> Sequence[TaskMessage]:
         """Store jobs; return the messages of their tasks for which there was no room."""
-        placed = place(_new_tasks(steps, now), rooms, now)
+        placed = place(_new_tasks(steps, now, children=False), rooms, now)
         events = [
             _new_event(one.state.job, event, now) for one in steps for event in (_created(one), *one.decision.events)
         ]
@@ -106,7 +106,11 @@ class DecisionWriter:
             attempts=[*placed.attempts, *_parent_attempts(steps, now)],
             events=[*events, *_starts(placed, now)],
         )
-        await write_fan_outs(conn, steps)
+        if concern_fan_outs(steps):
+            await write_fan_outs(conn, steps)
+            tasks = place(_new_tasks(steps, now, children=True), rooms, now)
+            await DecisionRepository(conn).update(new_attempts=tasks.attempts, events=_starts(tasks, now))
+            placed.queued += tasks.queued
         if owners := {one.state.job.owner_id for one in steps if one.job is None and one.state.job.parent_task_id}:
             await notify(conn, owner_channels(owners))
         return placed.queued
@@ -274,8 +278,13 @@ def _sent_again(attempt: Attempt) -> dict[str, Any]:
     return attempt.model_dump(include={"task_id", "state", "dispatch_no", "token_hash", "redispatch_at", "priority"})
 
 
-def _new_tasks(steps: Iterable[Step], now: datetime) -> list[Task]:
-    return [_dispatched(step.state.job, one, now) for step in steps for one in step.decision.dispatches]
+def _new_tasks(steps: Iterable[Step], now: datetime, children: bool | None = None) -> list[Task]:
+    return [
+        _dispatched(step.state.job, one, now)
+        for step in steps
+        for one in step.decision.dispatches
+        if children is None or one.child is children
+    ]
 
 
 def _begun(node: NodeState, placed: Placed, now: datetime) -> NodeState:

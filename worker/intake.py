@@ -7,6 +7,7 @@ long, since an answer does not bring every kind of task.
 
 import asyncio
 import uuid
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
@@ -14,6 +15,7 @@ from core.handlers_catalog import HandlerSpec, RunMode
 from core.wire import Capacity, ClaimAnswer, Grant, TaskMessage
 from worker.tasks import ANSWERED, Slots
 
+STARTED_TOGETHER = 64
 TURN_SECONDS = 3.0
 """After so long of nothing but answers the consumer has its turn."""
 
@@ -27,11 +29,24 @@ class ReservedRoom:
         self.left = capacity.slots
         self._begin = begin
 
-    def start(self, grants: Sequence[Grant]) -> None:
-        """Start what the answer brought; what nobody can have meant for this worker is left to its lease."""
-        for grant in grants:
-            if self.left > 0 and self._begin(grant):
+    async def start(self, grants: Sequence[Grant]) -> None:
+        """Start what the answer brought; what nobody can have meant for this worker is left to its lease.
+
+        In portions: small tasks end at once, and the results of the first ones go out while the next ones run.
+        """
+        coming = deque(grants)
+        try:
+            while coming:
+                self._start(coming, STARTED_TOGETHER)
+                await asyncio.sleep(0)
+        finally:
+            self._start(coming, len(coming))  # they are this worker's, also when it is told to go amid them
+
+    def _start(self, coming: deque[Grant], count: int) -> None:
+        for _ in range(min(count, len(coming))):
+            if self.left > 0 and self._begin(coming[0]):
                 self.left -= 1
+            coming.popleft()
 
 
 class Intake:

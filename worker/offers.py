@@ -67,5 +67,5 @@ class Offerer:
             answer = await client.exchange(request)
             if answer.grants:
                 self._on_tasks(client)
-            room.start(answer.grants)
+            await room.start(answer.grants)
             return len(answer.grants)

@@ -15,6 +15,8 @@ from worker.result_log import ResultLog
 MAX_BATCH = 256
 WORTH_A_CALL = 64
 """So many results do not wait until the call under way is answered; fewer go together with the next."""
+WORTH_A_TURN = 128
+"""So many of the same job are worth a call that waits for its turn; until that comes there are more."""
 _NO_SUCH_ROUTE = frozenset({404, 405})
 _OLDER_SECONDS = 60.0
 """How long an orchestrator of the build before is not asked again for what it does not know."""
@@ -112,7 +114,7 @@ class Reporter:
                 others = (one for one in self._unsent.items() if _job_of(one[0]) not in self._told)
                 if len(batch := dict(islice(others, MAX_BATCH))) >= at_least:
                     return batch
-                if self._follows is not None and len(self._unsent) >= WORTH_A_CALL:
+                if self._follows is not None and len(self._unsent) >= WORTH_A_TURN:
                     return dict(islice(self._unsent.items(), MAX_BATCH))
             self._wake.clear()
             await self._wake.wait()
@@ -144,7 +146,7 @@ class Reporter:
         with intake.reserved(len(batch)) as room:
             request = ExchangeRequest(worker=self._worker, results=batch, free=room.capacity, claim_id=room.claim_id)
             answer = await self._exchanged(request)
-            room.start(answer.grants)
+            await room.start(answer.grants)
         return answer.answers
 
     async def _exchanged(self, request: ExchangeRequest) -> ExchangeResponse:
