@@ -16,6 +16,7 @@ from core.statuses import AttemptState
 from repositories.documents import row_of, send
 from repositories.engine_pool import PREPARE_THRESHOLD
 from repositories.piped import PipedConnection
+from services.work import after_commit
 from tests.support.databases import Database
 from tests.support.waiting import await_until
 
@@ -322,3 +323,37 @@ async def test_what_does_not_fit_the_line_is_hurried_in_part_and_comes_whole(con
         assert conn.pipe is not None
         conn.pipe.hurry()
         assert await sent.rows() == [16 << 20]
+
+
+async def test_what_is_left_for_after_the_commit_is_done_then_and_once(conn: PipedConnection) -> None:
+    done: list[object] = []
+    async with conn.piped():
+        after_commit(conn, lambda: done.append(conn.pgconn.transaction_status))
+        await conn.execute("SELECT 1")
+        assert done == []
+    assert done == [TransactionStatus.IDLE]
+    assert await scalar(conn, "SELECT 2") == 2
+    after_commit(conn, lambda: done.append("at once"))
+    assert done == [TransactionStatus.IDLE, "at once"]
+
+
+LATE = "CREATE TEMP TABLE t (a int UNIQUE DEFERRABLE INITIALLY DEFERRED)", "INSERT INTO t VALUES (1), (1)"
+
+
+@pytest.mark.parametrize("statements", [("SELECT 1 / 0",), LATE], ids=["a statement fails", "the commit fails"])
+async def test_nothing_is_done_after_a_transaction_that_did_not_commit(
+    conn: PipedConnection, statements: tuple[str, ...]
+) -> None:
+    """Nor by the next transaction of the connection."""
+    done: list[str] = []
+
+    async def fail() -> None:
+        async with conn.piped():
+            after_commit(conn, lambda: done.append("never"))
+            for statement in statements:
+                await conn.execute(statement)
+
+    with pytest.raises(errors.Error):
+        await fail()
+    assert await scalar(conn, "SELECT 2") == 2
+    assert done == []

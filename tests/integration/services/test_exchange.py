@@ -1,12 +1,17 @@
 """Results in, tasks out: leased in the transaction of the results, older ones first, each as fenced as by a claim."""
 
+import asyncio
+
 import pytest
 
 from core.models.engine import Attempt
 from core.payloads import PayloadRef
+from core.ports import BlobRepository
 from core.wire import Capacity, ExchangeRequest
+from repositories.database import AsyncPool
 from services.claims import Free
 from services.rooms import Room, is_small
+from tests.integration.services.fans import Fans
 from tests.support.engine import Engine, HandWorker, completed
 
 
@@ -136,3 +141,18 @@ async def test_what_needs_more_than_the_event_loop_comes_by_message(engine: Engi
     assert not is_small(message.model_copy(update={"params_ref": large}))
     others = ("raster.create_cog", "source.fetch", "raster.stac_ensure_collection", "nobody")
     assert not any(is_small(message.model_copy(update={"handler": name})) for name in others)
+
+
+async def test_calls_about_one_job_at_once_are_each_applied_and_answered_with_tasks(
+    pool: AsyncPool, blobs: BlobRepository
+) -> None:
+    """None of them finds the job held by its neighbour, which would leave its results to the owner's next look."""
+    fans = await Fans.start(pool, blobs, list(range(40)), "max_concurrency: 20")
+    first = await fans.fresh()
+    await fans.worker.claim(*first)
+    await fans.engine.query("DELETE FROM dagqueue.messages")
+    calls = [fans.worker.exchange(*map(completed, first[start : start + 5])) for start in range(0, 20, 5)]
+    for answers, grants in await asyncio.gather(*calls):
+        assert [answer.disposition for answer in answers] == ["applied"] * 5
+        assert len(grants) == 5
+    assert (await fans.row())["succeeded"] == 20

@@ -13,7 +13,7 @@ from tests.integration.worker.conftest import SERVICE_KEY, Orchestrator, serve
 from tests.support.waiting import await_until
 from worker.client import CallbackClient
 from worker.intake import Intake
-from worker.reporter import WORTH_A_CALL, Reporter
+from worker.reporter import WORTH_A_CALL, WORTH_A_TURN, Reporter
 from worker.result_log import COMPACT_BYTES, ResultLog
 from worker.tasks import Slots
 
@@ -136,7 +136,7 @@ async def test_many_results_of_one_job_go_out_beside_a_call_to_the_instance_that
         running.follow(client)
         running.add(result("job_n_0"))
         await await_until(lambda: under_way(1), "the first call is under way")
-        many = [f"job_n_{number}" for number in range(1, 1 + WORTH_A_CALL)]
+        many = [f"job_n_{number}" for number in range(1, 1 + WORTH_A_TURN)]
         for task_id in many:
             running.add(result(task_id))
             await asyncio.sleep(0)

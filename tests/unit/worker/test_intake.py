@@ -1,11 +1,12 @@
 """How much room answers get."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
 from core.wire import Capacity
-from worker.intake import Intake
+from worker.intake import STARTED_TOGETHER, Intake, ReservedRoom
 from worker.tasks import Slots
 
 
@@ -39,3 +40,25 @@ def test_answers_side_by_side_share_and_give_back(intake: Callable[[int], Intake
             assert nothing.capacity.slots == 0
     with worker.reserved(100) as again:
         assert again.capacity.slots == 100
+
+
+async def test_tasks_begin_in_portions_and_all_of_them_also_when_the_worker_is_told_to_go() -> None:
+    """What an answer brought is leased: whoever goes amid its start would leave the rest to time-outs."""
+    begun: list[int] = []
+    room = ReservedRoom(Capacity(slots=1000), lambda grant: begun.append(0) or True)
+    starting = asyncio.create_task(room.start([object()] * 300))  # type: ignore[list-item]
+    await asyncio.sleep(0)
+    assert len(begun) == STARTED_TOGETHER
+    await asyncio.sleep(0)
+    assert len(begun) == 2 * STARTED_TOGETHER
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert (len(begun), room.left) == (300, 700)
+
+
+async def test_no_more_begin_than_there_is_room_for() -> None:
+    begun: list[object] = []
+    room = ReservedRoom(Capacity(slots=100), lambda grant: begun.append(grant) or True)
+    await room.start([object()] * 300)  # type: ignore[list-item]
+    assert (len(begun), room.left) == (100, 0)
