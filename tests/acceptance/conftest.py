@@ -27,6 +27,7 @@ CANARY_WORKFLOW, CANARY_NODE = "canary_ingest", "canary_3f9a1c"
 """A raster ingest whose nodes have names that stand nowhere else."""
 SMALL_TILES = "small_tiles"
 """A tiled raster ingest that cuts everything, into tiles of 512 pixels."""
+NARROW_FAN_OUT, NARROW_WINDOW = "narrow_fan_out", 50
 LARGE_ABOVE_MB = 500 if BLOBS is BlobsKind.FOLDERS else 100
 """Where the second workflow of the specification begins to cut; a far storage sends each task all of these bytes."""
 BROKEN_WORKFLOW = "workflow_id: broken\nnodes: [this is not a mapping\n"
@@ -54,6 +55,7 @@ def platform(home: Path) -> Iterator[Platform]:
     (workflows / "broken.yaml").write_text(BROKEN_WORKFLOW)
     (workflows / "canary.yaml").write_text(canary_workflow((workflows / "raster_ingest.yaml").read_text()))
     (workflows / "small_tiles.yaml").write_text(small_tiles_workflow((workflows / "raster_tiled.yaml").read_text()))
+    (workflows / "narrow_fan_out.yaml").write_text(narrow_workflow((workflows / "fan_out_test.yaml").read_text()))
     (workflows / "raster_processing.yaml").write_text(spec_workflows.structure())
     (workflows / "raster_tiled_processing.yaml").write_text(spec_workflows.tiled(LARGE_ABOVE_MB))
     journal = home / "journal.txt"
@@ -90,6 +92,12 @@ def hurried(journal: Path) -> dict[str, dict[str, str]]:
             "SOURCE_ALLOW_LOOPBACK": "true",
         },
     }
+
+
+def narrow_workflow(fan_out_test: str) -> str:
+    """Return the fan-out of the tests with a small window."""
+    renamed = fan_out_test.replace("workflow_id: fan_out_test", f"workflow_id: {NARROW_FAN_OUT}")
+    return renamed.replace("max_concurrency: 512", f"max_concurrency: {NARROW_WINDOW}")
 
 
 def canary_workflow(text: str) -> str:

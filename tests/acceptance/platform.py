@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
@@ -209,6 +211,37 @@ class Platform:
         )
         assert answer.status == 202, answer.body
         return str(answer.json["job_id"])
+
+    def completed(self, job_id: str, timeout_seconds: float) -> None:
+        """Wait until a job has completed; a failed one is a failure with its error."""
+
+        def ended() -> bool:
+            (job,) = self.rows("SELECT status, error FROM dagapp.dag_jobs WHERE job_id = %s", job_id)
+            assert job["status"] != "FAILED", job["error"]
+            return bool(job["status"] == "COMPLETED")
+
+        wait_until(ended, f"the end of job {job_id}", timeout_seconds, every=0.2)
+
+    @contextmanager
+    def watched(self) -> Iterator[dict[str, int]]:
+        """Watch the memory of every orchestrator; at the end the dictionary has by how many bytes each grew."""
+        processes = {name: psutil.Process(self.stack.pid(name)) for name in self.stack.shape.orchestrator_names}
+        before = {name: process.memory_info().rss for name, process in processes.items()}
+        grown = dict.fromkeys(processes, 0)
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(0.02):
+                for name, process in processes.items():
+                    grown[name] = max(grown[name], process.memory_info().rss - before[name])
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield grown
+        finally:
+            done.set()
+            thread.join()
 
     def catalogued(self, asset_id: str, ordinal: int) -> Json | None:
         """Return the item of a version as pgstac has it."""
