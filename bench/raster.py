@@ -2,9 +2,10 @@
 
 Each step runs in a process of its own; CPU is its user and system time less that of a process that only imports, peak
 memory its largest resident size. Statistics, which `raster.create_cog` also makes, are measured by themselves. With
-`--tiles` the same raster is cut as well: all its tiles one after the other in one process, then the overview.
+`--tiles` the same raster is cut as well: all its tiles one after the other in one process, then the overview. With
+`--times` all steps take turns so often and the median counts: the kernel's share of a large write varies threefold.
 
-    python -m bench.raster [--megabytes 100 1000] [--kinds rgb elevation ...] [--tiles] [--folder FOLDER]
+    python -m bench.raster [--megabytes 100 1000] [--kinds rgb elevation ...] [--tiles] [--times 3] [--folder FOLDER]
 """
 
 import argparse
@@ -229,19 +230,25 @@ def cost_of(step: str, name: str, folder: Path) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, time.perf_counter() - began, usage.ru_maxrss / 1024)
 
 
-def runs(kinds: list[str], megabytes: list[int], parent: Path | None, *, tiles: bool) -> Iterator[tuple[str, ...]]:
+def runs(given: argparse.Namespace) -> Iterator[tuple[str, ...]]:
     """Yield a line of the table for each kind and size."""
-    for size in megabytes:
-        for name in kinds:
-            with tempfile.TemporaryDirectory(dir=parent) as folder:
-                yield line(name, size, Path(folder), tiles=tiles)
+    for size in given.megabytes:
+        for name in given.kinds:
+            with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+                yield line(name, size, Path(folder), tiles=given.tiles, times=given.times)
 
 
-def line(name: str, megabytes: int, folder: Path, *, tiles: bool) -> tuple[str, ...]:
+def median_costs(name: str, folder: Path, times: int) -> dict[str, Cost]:
+    """Return what each step costs when they take turns."""
+    rounds = [{step: cost_of(step, name, folder) for step in STEPS} for _ in range(times)]
+    return {step: sorted((one[step] for one in rounds), key=lambda cost: cost.cpu)[times // 2] for step in STEPS}
+
+
+def line(name: str, megabytes: int, folder: Path, *, tiles: bool, times: int) -> tuple[str, ...]:
     """Return one line: costs, ratios, and what was estimated."""
     (folder / "megabytes").write_text(str(megabytes))
     cost_of("input", name, folder)
-    costs = {step: cost_of(step, name, folder) for step in STEPS}
+    costs = median_costs(name, folder, times)
     start = costs["start"].cpu
     cpu = {step: max(0.0, cost.cpu - start) for step, cost in costs.items()}
     found = json.loads((folder / "validated.json").read_text())
@@ -290,6 +297,7 @@ def main() -> None:
     parser.add_argument("--megabytes", nargs="+", type=int, default=[100])
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--tiles", action="store_true")
+    parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -300,7 +308,7 @@ def main() -> None:
     columns = (*COLUMNS, *TILED_COLUMNS) if given.tiles else COLUMNS
     show((f"{os.getloadavg()[0]:.0f} is the load average; input", *columns[1:]))
     show(("---",) * len(columns))
-    for cells in runs(given.kinds, given.megabytes, given.folder, tiles=given.tiles):
+    for cells in runs(given):
         show(cells)
 
 
