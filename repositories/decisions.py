@@ -5,6 +5,7 @@ combinations that come up are as many texts, each prepared once. Rows are addres
 the document, so that the plan never depends on statistics.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -104,6 +105,8 @@ written_events AS (
 )""",
 }
 """What each part of `DecisionRepository.update` says; apart from it for its length."""
+_WRITTEN_OF_JOBS: Final = tuple(dict.fromkeys(re.findall(r"\bu\.(\w+)", _PARTS["jobs"])))
+"""Columns that an update of a job reads: its inputs, which may be the most of it, never change."""
 _CHECKS: Final[Mapping[str, str]] = {
     "jobs": "(SELECT count(*) FROM written_jobs) = %(jobs_count)s",
     "nodes": "(SELECT count(*) FROM written_nodes) = %(nodes_count)s",
@@ -208,7 +211,7 @@ class DecisionRepository:
             channels: Whom to wake when the transaction commits.
         """
         parts: dict[str, Sequence[object] | Mapping[str, object]] = {
-            "jobs": jobs,
+            "jobs": [_written(row) for row in jobs],
             "nodes": nodes,
             "new_attempts": alike(new_attempts),
             "attempts": alike(attempts),
@@ -279,6 +282,11 @@ class DecisionRepository:
                 "node_ids": list({row["node_id"] for row in claims if row["node_id"]}),
             },
         )
+
+
+def _written(job: Row) -> Mapping[str, Any]:
+    values = job.__dict__ if isinstance(job, BaseModel) else job
+    return {name: value for name in _WRITTEN_OF_JOBS if (value := values.get(name)) is not None}
 
 
 def _value(row: Row, name: str) -> str:
