@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from core.documents import Document, is_empty
 
@@ -100,6 +100,13 @@ class RasterFacts(Document):
     masked_alpha: int | None = Field(
         default=None, exclude_if=is_empty, description="Band, from 1, that is alpha beside a mask, which wins."
     )
+
+    @field_validator("nodata", "file_nodata")
+    @classmethod
+    def _as_pixels_have_it(cls, value: NodataValue, info: ValidationInfo) -> NodataValue:
+        """Return a number of float pixels as a float: stored JSON spells 1e20 like a whole number."""
+        is_float = str(info.data.get("dtype", "")).startswith("float")
+        return float(value) if is_float and isinstance(value, int) else value
 
     @property
     def hides_alpha(self) -> bool:

@@ -13,6 +13,8 @@ from handlers.raster.findings import Findings
 
 EXACT_IN_DOUBLE: Final = 2**53
 """Whole numbers up to it are told apart by a double, by way of which GDAL resamples and rasterio sets nodata."""
+_ALMOST: Final = 1e-5
+"""How far text of six digits may be from the largest number of a dtype that it means, as a part of it."""
 _NAN_WORDS: Final = frozenset({"nan", "-nan", "+nan", "1.#qnan", "-1.#qnan", "-1.#ind"})
 
 
@@ -80,6 +82,8 @@ def carried(value: NodataValue, dtype: str) -> float | int | None:
         DataError: DTYPE_UNSUPPORTED when a 64-bit nodata value cannot be carried over exactly.
     """
     nodata = as_number(value)
+    if is_float(dtype):
+        return None if nodata is None else float(nodata)
     if isinstance(nodata, int) and abs(nodata) > EXACT_IN_DOUBLE:
         raise DataError(
             f"nodata {nodata} of {dtype} pixels cannot be carried over exactly",
@@ -91,6 +95,11 @@ def carried(value: NodataValue, dtype: str) -> float | int | None:
     return nodata
 
 
+def is_float(dtype: str) -> bool:
+    """Return whether pixels are floating-point numbers, of which nodata is one whatever its JSON looks like."""
+    return np.dtype(dtype).kind == "f"
+
+
 def in_dtype(value: NodataValue, dtype: str) -> Any:
     """Return nodata as a scalar of the band's dtype, None when there is none."""
     number = as_number(value)
@@ -98,9 +107,17 @@ def in_dtype(value: NodataValue, dtype: str) -> Any:
 
 
 def equals_nodata(values: NDArray[Any], nodata: Any) -> NDArray[np.bool_]:
-    """Return where pixels are nodata, given the scalar of their own dtype; NaN equals NaN."""
-    if values.dtype.kind == "f" and np.isnan(nodata):
-        return np.asarray(np.isnan(values), np.bool_)
+    """Return where pixels are nodata, given the scalar of their own dtype; NaN equals NaN.
+
+    The largest numbers of a float dtype are one nodata value, as GDAL has it: files write them with six digits or more.
+    """
+    if values.dtype.kind == "f":
+        if np.isnan(nodata):
+            return np.asarray(np.isnan(values), np.bool_)
+        limit = np.finfo(values.dtype).max * values.dtype.type(1 - _ALMOST)
+        if limit <= abs(nodata) < np.inf:
+            beyond = values >= limit if nodata > 0 else values <= -limit
+            return np.asarray(beyond & np.isfinite(values), np.bool_)
     return np.asarray(np.equal(values, nodata), np.bool_)
 
 
@@ -116,9 +133,11 @@ def _usable_float(value: float, dtype: np.dtype[Any]) -> NodataValue:
     if not math.isfinite(value):
         return as_json(value)
     largest = float(np.finfo(dtype).max)
+    if abs(abs(value) - largest) <= largest * _ALMOST:
+        # Text such as -3.4028235e+38 or -3.40282e+38 means the smallest float32, though a little beyond or within it.
+        return math.copysign(largest, value)
     if abs(value) > largest:
-        # Text such as -3.4028235e+38 means the smallest float32 but is a little beyond it.
-        return math.copysign(largest, value) if abs(value) <= largest * (1 + 1e-5) else None
+        return None
     return float(dtype.type(value))
 
 

@@ -1,10 +1,12 @@
 """Runs the handlers of the raster path in this process, on rasters whose arrays are known before they are written."""
 
+import json
 import logging
 import struct
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,19 @@ def write_raster(
         if mask is not None:
             dst.write_mask(mask)
     return path
+
+
+def as_stored(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document as the next task reads it: a number whose digits end before the point has become a whole one.
+
+    PostgreSQL keeps JSON numbers as decimals: it says 1e20 with all its digits, and -9999.0 as it is.
+    """
+
+    def number(text: str) -> int | float:
+        return int(value) if "e" in text and (value := Decimal(text)) == value.to_integral_value() else float(text)
+
+    stored: dict[str, Any] = json.loads(json.dumps(document), parse_float=number)
+    return stored
 
 
 def raw_tiff(path: Path, tags: Mapping[int, tuple[int, Sequence[float]]], data: bytes = b"") -> Path:
@@ -159,7 +174,7 @@ class RasterPath:
         context = self.context()
         params = CreateCogParams(
             source=str(source),
-            raster=validated.output["raster"],
+            raster=as_stored(validated.output)["raster"],
             options=RasterOptions(**options),
             output_prefix="silver/asset/0/r1",
         )
@@ -176,7 +191,7 @@ class RasterPath:
         """Run raster.stac_register_item on a COG."""
         params = RegisterItemParams(
             cog=str(made.path),
-            cog_facts={**made.output, "blob_path": "silver/asset/0/r1/task/cog.tif"},
+            cog_facts={**as_stored(made.output), "blob_path": "silver/asset/0/r1/task/cog.tif"},
             collection_id="ddh-rasters",
             item_id="asset-v0",
             title=title,

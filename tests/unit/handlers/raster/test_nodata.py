@@ -20,6 +20,12 @@ KEPT = [
     ("float32", "nan", "nan"),
     ("float32", "-3.4028235e+38", FLOAT32_LOWEST),
     ("float32", "-3.40282346638529e+38", FLOAT32_LOWEST),
+    ("float32", "-3.40282e+38", FLOAT32_LOWEST),
+    ("float32", "-3.402823e+38", FLOAT32_LOWEST),
+    ("float32", "3.40282306074e+38", -FLOAT32_LOWEST),
+    ("float32", "-3.4e38", float(np.float32(-3.4e38))),
+    ("float32", "1e20", float(np.float32(1e20))),
+    ("float64", "-1.79769e+308", -1.7976931348623157e308),
     ("float64", "-1.7976931348623157e+308", -1.7976931348623157e308),
     ("float32", "-inf", "-inf"),
 ]
@@ -71,6 +77,17 @@ def test_a_float32_value_equals_itself_after_text_and_rounding(value: float) -> 
     matches = equals_nodata(written, in_dtype(decided.value, "float32"))
     assert bool(matches[0])
     assert not matches[1] or value == 1.5
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_largest_numbers_of_a_dtype_are_one_nodata_value(dtype: str, sign: int) -> None:
+    largest = np.finfo(dtype).max
+    near, far = largest * np.dtype(dtype).type(0.999995), largest * np.dtype(dtype).type(0.999)
+    pixels = sign * np.array([largest, near, far, -largest, np.inf, np.nan, 0, -1], dtype)
+    for nodata in (largest, near):
+        found = equals_nodata(pixels, np.dtype(dtype).type(sign * nodata))
+        assert found.tolist() == [True, True, *[False] * 6]
 
 
 @given(st.text(max_size=12))
