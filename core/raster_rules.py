@@ -188,6 +188,11 @@ RULES: Final[tuple[Rule, ...]] = (
         _REFUSALS + "test_coordinates_that_the_crs_cannot_hold",
     ),
     Rule(
+        "crs.writable", "CRS_UNSUPPORTED", ERROR, "crs",
+        "A compound CRS must read back from a GeoTIFF as the same one, or its heights would be others.",
+        "raster/test_compound_crs.py::test_what_a_geotiff_would_tell_differently_is_refused",
+    ),
+    Rule(
         "place.given", "GEOREFERENCING_MISSING", ERROR, "file",
         "There must be a geotransform, or control points that are finite and span a triangle.",
         _REFUSALS + "test_no_place_at_all_names_both_faults",

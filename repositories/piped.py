@@ -12,6 +12,7 @@ Each Sync leaves the server "idle in transaction", so a client that is stopped t
 
 import asyncio
 import json
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,6 +29,8 @@ from psycopg.types.json import set_json_loads
 from pydantic_core import from_json
 
 from repositories.plain_values import prepared
+
+log = logging.getLogger(__name__)
 
 MAX_PREPARED: Final = 300
 """Statements that one connection keeps prepared; what comes later is sent as text."""
@@ -159,8 +162,12 @@ class PipedConnection(AsyncConnection[Any]):
             self.pipe = None
             if self.pgconn.status == pq.ConnStatus.OK:
                 self.pgconn.exit_pipeline_mode()
-        for do in self.after_commit:
-            do()
+        waiting, self.after_commit = self.after_commit, []
+        for do in waiting:
+            try:
+                do()
+            except Exception:
+                log.exception("not done after the commit")
 
 
 class Pipe:

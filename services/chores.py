@@ -116,15 +116,18 @@ class ChoreService:
         last: PayloadRef | None = None
         yield aggregate.head()
         async for page in self._pages(chore):
-            small: list[bytes] = []
+            small = bytearray()
             for output, ref in page:
                 if ref is None:
                     last = None
                     data = output.encode()
-                    small.append(aggregate.add_json(data) if aggregate.takes_json else aggregate.add(json.loads(data)))
+                    small += aggregate.add_json(data) if aggregate.takes_json else aggregate.add(json.loads(data))
+                if ref is None and len(small) < PART_BYTES:
                     continue
-                yield b"".join(small)
+                yield bytes(small)
                 small.clear()
+                if ref is None:
+                    continue
                 if chore.aggregation is Aggregation.COLLECT:
                     yield aggregate.add_json(b"")
                     async for piece in self._store.stream(ref):
@@ -136,7 +139,7 @@ class ChoreService:
                     yield aggregate.add_json(b"null")
                 else:
                     yield aggregate.add(await self._read(ref))
-            yield b"".join(small)
+            yield bytes(small)
         if last is not None and chore.aggregation is Aggregation.LAST:
             aggregate.replace_result(await self._store.get(last))
         yield aggregate.tail()

@@ -58,7 +58,7 @@ class ResultService:
         or the call brings nothing, there are no tasks: the worker finds them in the queue.
         """
         room = self._rooms.room(request)
-        async with self._turns.taken(_jobs_of(request.results)):
+        async with self._turns.taken(() if room is None else _jobs_of(request.results)):
             answers, steps = await self._report_with(request.worker.worker_id, request.results, room)
         return answers, steps, () if room is None else room.granted
 

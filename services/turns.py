@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
-MOST_SECONDS = 1.0
+MOST_SECONDS = 0.3
 """After so long nobody waits any more: the row's lock still lets one through at a time."""
 
 

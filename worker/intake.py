@@ -36,9 +36,10 @@ class ReservedRoom:
         """
         coming = deque(grants)
         try:
+            self._start(coming, STARTED_TOGETHER)
             while coming:
-                self._start(coming, STARTED_TOGETHER)
                 await asyncio.sleep(0)
+                self._start(coming, STARTED_TOGETHER)
         finally:
             self._start(coming, len(coming))  # they are this worker's, also when it is told to go amid them
 

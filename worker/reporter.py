@@ -46,6 +46,8 @@ class Reporter:
         """Those of them that no call under way tells of."""
         self._told: Counter[str] = Counter()
         """How many calls under way tell of a job."""
+        self._asked: Counter[CallbackClient | None] = Counter()
+        """Where they go; None: to any instance."""
         self._wake = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -63,7 +65,7 @@ class Reporter:
             self._logger.exception("result not stored", extra={"task_id": result.task_id})
         self._enqueue(result)
 
-    def follow(self, client: CallbackClient) -> None:
+    def follow(self, client: CallbackClient | None) -> None:
         """Report to the instance that made the last tasks, as long as it answers.
 
         Any other would do. But there is what it needs at hand, and whoever waits for the end of a job that it made.
@@ -89,8 +91,9 @@ class Reporter:
         backoff = Backoff()
         while True:
             batch = await self._next(at_least)
-            jobs = {_job_of(task_id) for task_id in batch}
+            jobs, asked = {_job_of(task_id) for task_id in batch}, self._destination()
             self._told.update(jobs)
+            self._asked[asked] += 1
             for task_id in batch:
                 del self._unsent[task_id]
             try:
@@ -104,7 +107,8 @@ class Reporter:
                 await asyncio.sleep(delay)
             finally:
                 self._told -= Counter(jobs)
-                self._unsent.update((one, told) for one, told in batch.items() if one in self._pending)
+                self._asked -= Counter((asked,))
+                self._unsent.update((one, told) for one, told in batch.items() if self._pending.get(one) is told)
                 self._wake.set()
 
     async def _next(self, at_least: int) -> Mapping[str, TaskResult]:
@@ -114,10 +118,22 @@ class Reporter:
                 others = (one for one in self._unsent.items() if _job_of(one[0]) not in self._told)
                 if len(batch := dict(islice(others, MAX_BATCH))) >= at_least:
                     return batch
-                if self._follows is not None and len(self._unsent) >= WORTH_A_TURN:
+                if len(self._unsent) >= WORTH_A_TURN and self._takes_turns():
                     return dict(islice(self._unsent.items(), MAX_BATCH))
             self._wake.clear()
             await self._wake.wait()
+
+    def _destination(self) -> CallbackClient | None:
+        """Return the instance to which results go for tasks, None when they go to any, or for nothing."""
+        return self._follows if self._exchanges() else None
+
+    def _exchanges(self) -> bool:
+        return self.intake is not None and asyncio.get_running_loop().time() >= self._exchange_after
+
+    def _takes_turns(self) -> bool:
+        """Return whether a call would go where all calls under way have gone."""
+        destination = self._destination()
+        return destination is not None and self._asked.keys() <= {destination}
 
     async def _send(self, batch: tuple[TaskResult, ...]) -> None:
         """Send a batch; one that is refused for its content is halved until the culprit stands alone."""
@@ -132,14 +148,13 @@ class Reporter:
 
     async def _call(self, batch: tuple[TaskResult, ...]) -> Sequence[ResultAnswer]:
         """Send results where the answer brings the next tasks; to an older orchestrator, where it does not."""
-        now = asyncio.get_running_loop().time()
-        if self.intake is not None and now >= self._exchange_after:
+        if self.intake is not None and self._exchanges():
             try:
                 return await self._exchange(self.intake, batch)
             except Refused as exc:
                 if exc.status not in _NO_SUCH_ROUTE:
                     raise
-                self._exchange_after = now + _OLDER_SECONDS
+                self._exchange_after = asyncio.get_running_loop().time() + _OLDER_SECONDS
         return (await self._client.results(ResultRequest(worker=self._worker, results=batch))).answers
 
     async def _exchange(self, intake: Intake, batch: tuple[TaskResult, ...]) -> Sequence[ResultAnswer]:
@@ -154,7 +169,8 @@ class Reporter:
             try:
                 return await client.exchange(request, once=True)
             except NoAnswer as exc:
-                self._follows = None
+                if self._follows is client:
+                    self._follows = None
                 self._logger.info("results go to another orchestrator", extra={"reason": str(exc)})
         return await self._client.exchange(request)
 
@@ -181,7 +197,7 @@ class Reporter:
         self._empty.clear()
 
     def _remove(self, task_id: str) -> None:
-        del self._pending[task_id]
+        self._pending.pop(task_id, None)
         if not self._pending:
             self._empty.set()
 

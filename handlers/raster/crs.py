@@ -68,8 +68,21 @@ def from_rasterio(crs: rasterio.crs.CRS | None) -> CRS | None:
 
 
 def to_rasterio(wkt: str) -> rasterio.crs.CRS:
-    """Return the CRS as rasterio needs it."""
+    """Return the CRS as rasterio needs it.
+
+    A compound one by the codes of its parts, where these are they: by the code of the whole, as WKT has it, GDAL writes
+    a GeoTIFF that reads back with another vertical datum (EPSG:7405, 8767 and others).
+    """
+    crs = CRS.from_wkt(wkt)
+    if crs.is_compound and (codes := [_code_of_part(part) for part in crs.sub_crs_list]) and None not in codes:
+        return rasterio.crs.CRS.from_user_input("EPSG:" + "+".join(str(code) for code in codes))
     return rasterio.crs.CRS.from_wkt(wkt)
+
+
+def _code_of_part(part: CRS) -> str | None:
+    """Return the EPSG code of a part of a compound CRS, None when PROJ does not say that it is this very one."""
+    found = part.to_authority("EPSG", min_confidence=25)
+    return found[1] if found is not None and equal(CRS.from_authority(*found), part) else None
 
 
 def horizontal(crs: CRS) -> CRS:

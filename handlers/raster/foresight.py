@@ -1,10 +1,14 @@
 """Tells at validation what making the COG would refuse, as far as header and scan can tell; nothing is resampled."""
 
+import rasterio
+from pyproj import CRS
 from rasterio.io import DatasetReader
+from rasterio.transform import from_origin
 from rasterio.windows import Window
 
 from core.errors import DataError
 from handlers.context import ProcessContext
+from handlers.raster import crs as crs_rules
 from handlers.raster import gdal
 from handlers.raster.estimate import Route
 from handlers.raster.facts import RasterFacts, Validity
@@ -42,6 +46,7 @@ def foresee(
     """
     try:
         _check_exactness(facts, scanned, plan, route)
+        _check_crs(ctx, plan.final_crs)
         if plan.warp_to:
             _check_place(ctx, src, facts, plan, profile)
     except DataError as refusal:
@@ -55,6 +60,30 @@ def _check_exactness(facts: RasterFacts, scanned: Scan | None, plan: Plan, route
         carried(nodata, facts.dtype)
     if plan.warp_to and scanned is not None and scanned.largest_whole >= EXACT_IN_DOUBLE:
         raise rounded(facts.dtype)
+
+
+def _check_crs(ctx: ProcessContext, wkt: str) -> None:
+    """Refuse heights that a GeoTIFF would tell differently: it names the parts of a compound CRS by codes."""
+    final, path = CRS.from_wkt(wkt), ctx.scratch / "crs.tif"
+    if not final.is_compound:
+        return
+    shape = {"width": 1, "height": 1, "count": 1, "dtype": "uint8", "transform": from_origin(0, 2, 1, 1)}
+    try:
+        with gdal.environment():
+            rasterio.open(path, "w", driver="GTiff", crs=crs_rules.to_rasterio(wkt), **shape).close()
+            with gdal.open_geotiff(path) as written:
+                found = crs_rules.from_rasterio(written.crs)
+    finally:
+        path.unlink(missing_ok=True)
+    if found is None or not crs_rules.equal(found, final):
+        other = "none" if found is None else f"“{found.name}”"
+        raise DataError(
+            f"GeoTIFF has no way to say “{final.name}”: it would be read as {other}",
+            code="CRS_UNSUPPORTED",
+            field="crs",
+            value=final.name,
+            remediation="Send the raster in another compound CRS, or state its horizontal part with override_crs.",
+        )
 
 
 def _check_place(ctx: ProcessContext, src: DatasetReader, facts: RasterFacts, plan: Plan, profile: CogProfile) -> None:

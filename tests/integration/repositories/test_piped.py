@@ -357,3 +357,20 @@ async def test_nothing_is_done_after_a_transaction_that_did_not_commit(
         await fail()
     assert await scalar(conn, "SELECT 2") == 2
     assert done == []
+
+
+async def test_what_fails_after_the_commit_undoes_nothing_and_keeps_nobody(
+    conn: PipedConnection, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: list[str] = []
+
+    def fail() -> None:
+        raise RuntimeError("a defect")
+
+    async with conn.piped():
+        after_commit(conn, fail)
+        after_commit(conn, lambda: done.append("next"))
+        await conn.execute("CREATE TEMP TABLE kept ()")
+    assert done == ["next"]
+    assert "not done after the commit" in caplog.text
+    assert await scalar(conn, "SELECT to_regclass('kept')::text") == "kept"

@@ -141,6 +141,8 @@ class Orchestrator:
             return web.Response(status=404)
         call = ExchangeRequest.model_validate_json(await request.read())
         self.exchanges.append(call)
+        if self.silent is not None:
+            await self.silent.wait()
         self.results.update({result.task_id: result for result in call.results})
         given, self.next = self.next[: call.free.slots], self.next[call.free.slots :]
         self.dispatched.update({message.task_id: message for message in given})

@@ -122,29 +122,50 @@ async def test_many_results_of_other_jobs_go_out_beside_a_call_under_way(
     assert [[one.task_id for one in call.results] for call in calls] == [["slow_n_0"], others, later]
 
 
+@pytest.mark.parametrize(
+    ("followed", "exchanges", "beside"),
+    [("same", True, True), ("other", True, False), ("nobody", True, False), ("same", False, False)],
+    ids=["there", "now elsewhere", "nowhere in particular", "without tasks in answer"],
+)
 async def test_many_results_of_one_job_go_out_beside_a_call_to_the_instance_that_has_it(
-    reporter: Callable, orchestrator: Orchestrator
+    reporter: Callable, orchestrator: Orchestrator, followed: str, exchanges: bool, beside: bool
 ) -> None:
-    """There calls about a job follow each other; a few results wait for the answer."""
-    calls, orchestrator.silent = orchestrator.result_calls, asyncio.Event()
-    client = CallbackClient([orchestrator.url], SERVICE_KEY, 2.0)
+    """There calls about a job take turns; anywhere else the second would find it locked. A few wait for the answer."""
+    orchestrator.silent = asyncio.Event()
+    orchestrator.next = [] if exchanges else None
+    client, other = (CallbackClient([orchestrator.url], SERVICE_KEY, 5.0) for _ in range(2))
+    many = [f"job_n_{number}" for number in range(1, 1 + WORTH_A_TURN)]
 
-    async def under_way(count: int) -> bool:
-        return len(calls) == count
+    def calls() -> list[list[str]]:
+        return [[one.task_id for one in call.results] for call in (*orchestrator.exchanges, *orchestrator.result_calls)]
+
+    async def under_way() -> bool:
+        return len(calls()) > 0
+
+    async def both_under_way() -> bool:
+        return len(calls()) == 2
 
     async with reporter() as running:
+        slots, capacity = Slots(1, lambda: 0, 1000), Capacity(slots=1)
+        running.intake = Intake({}, slots, lambda *_: None, lambda _: capacity, enabled=True)
         running.follow(client)
         running.add(result("job_n_0"))
-        await await_until(lambda: under_way(1), "the first call is under way")
-        many = [f"job_n_{number}" for number in range(1, 1 + WORTH_A_TURN)]
+        await await_until(under_way, "the first call is under way")
+        if followed != "same":
+            running.follow(other if followed == "other" else None)
         for task_id in many:
             running.add(result(task_id))
-            await asyncio.sleep(0)
-        await await_until(lambda: under_way(2), "the second call is under way")
+        if beside:
+            await await_until(both_under_way, "the second call is under way")
+        else:
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert calls()[1:] == ([many] if beside else [])
         orchestrator.silent.set()
         await asyncio.wait_for(running.drained(), 5)
     await client.close()
-    assert [[one.task_id for one in call.results] for call in calls] == [["job_n_0"], many]
+    await other.close()
+    assert calls() == [["job_n_0"], many]
 
 
 async def test_what_was_not_answered_goes_out_again_with_what_came_meanwhile(
