@@ -78,7 +78,7 @@ def assemble(source: Path, page: Directory, sidecars: Beside, folder: Path, find
     """
     said = Said()
     if "aux" in sidecars.files:
-        _read_aux(sidecars.files["aux"], said, findings)
+        _read_aux(sidecars.files["aux"], page.samples, said, findings)
     if "prj" in sidecars.files:
         said.crs = said.crs or _read_prj(sidecars.files["prj"], findings)
     if "world" in sidecars.files:
@@ -140,7 +140,7 @@ def _check_mask(path: Path, page: Directory, findings: Findings) -> None:
         _invalid(path, str(exc), findings)
 
 
-def _read_aux(path: Path, said: Said, findings: Findings) -> None:
+def _read_aux(path: Path, bands: int, said: Said, findings: Findings) -> None:
     content = _read(path, MAX_AUX_BYTES, findings)
     try:
         root = _parsed(content)
@@ -156,10 +156,23 @@ def _read_aux(path: Path, said: Said, findings: Findings) -> None:
         said.transform = _six_numbers(place) if place else None
     except (ParameterInvalid, ValueError):
         _invalid(path, "its SRS or GeoTransform cannot be understood", findings)
-    values = {(band.findtext("NoDataValue") or "").strip() for band in root.iterfind("PAMRasterBand")} - {""}
-    said.nodata = next(iter(values)) if len(values) == 1 else None
-    if any(parse_nodata(value) is None for value in values):
+    said.nodata = _nodata_of(path, root, bands, findings)
+
+
+def _nodata_of(path: Path, root: Element, bands: int, findings: Findings) -> str | None:
+    """Return the nodata value of all bands, None without any; a GeoTIFF has room for one, so others would be lost."""
+    said = [(band.findtext("NoDataValue") or "").strip() for band in root.iterfind("PAMRasterBand")]
+    texts = [text for text in said if text]
+    values = [parse_nodata(text) for text in texts]
+    if None in values:
         _invalid(path, "its NoDataValue is no number", findings)
+    if not texts:
+        return None
+    if len({"nan" if math.isnan(value) else value for value in values if value is not None}) > 1:
+        _invalid(path, f"its bands have different nodata values, {' and '.join(dict.fromkeys(texts))}"[:200], findings)
+    if len(texts) < bands:
+        _invalid(path, f"it has nodata {texts[0]} for {len(texts)} of {bands} bands alone", findings)
+    return texts[0]
 
 
 def _six_numbers(text: str) -> tuple[float, ...]:

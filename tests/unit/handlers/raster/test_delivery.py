@@ -15,7 +15,7 @@ from rasterio.transform import from_origin
 
 from handlers import archives
 from handlers.raster import crs as crs_rules
-from tests.support.raster_path import ORIGIN, UTM33, RasterPath, pattern, pixels
+from tests.support.raster_path import ORIGIN, UTM33, RasterPath, pattern, pixels, stack
 
 PRJ = pyproj.CRS.from_epsg(32633).to_wkt("WKT1_ESRI")
 WORLD = "10\n0\n0\n-10\n500005\n4649771\n"
@@ -241,6 +241,39 @@ def test_broken_and_hostile_sidecars_are_refused(raster: RasterPath, name: str, 
     source.with_name(name).write_text(content)
     refusal = raster.rejection(source).detail
     assert (refusal.code, refusal.field, refusal.value) == ("SIDECAR_INVALID", "sidecar", name)
+
+
+def _aux_of(*nodata: str) -> str:
+    bands = [
+        f"<PAMRasterBand band='{number}'>{f'<NoDataValue>{text}</NoDataValue>' if text else ''}</PAMRasterBand>"
+        for number, text in enumerate(nodata, 1)
+    ]
+    return f"<PAMDataset>{''.join(bands)}</PAMDataset>"
+
+
+@pytest.mark.parametrize(
+    ("nodata", "why"),
+    [
+        (["-1", "-2"], "different nodata values, -1 and -2"),
+        (["nan", "-2"], "different nodata values, nan and -2"),
+        (["-1", ""], "nodata -1 for 1 of 2 bands"),
+        (["-1"], "nodata -1 for 1 of 2 bands"),
+    ],
+)
+def test_nodata_that_holds_for_some_bands_alone_is_refused(raster: RasterPath, nodata: list[str], why: str) -> None:
+    """A GeoTIFF has one value for all bands: what is nodata in one would be valid, or the other way round."""
+    source = raster.write(stack(2, 20, 30, "float32"))
+    source.with_name("source.tif.aux.xml").write_text(_aux_of(*nodata))
+    refusal = raster.rejection(source).detail
+    assert (refusal.code, refusal.field) == ("SIDECAR_INVALID", "sidecar")
+    assert why in refusal.message
+
+
+@pytest.mark.parametrize("nodata", [["-1", "-1.0"], ["nan", "NaN"], ["-1e0", "-1"]])
+def test_one_value_in_several_spellings_is_one(raster: RasterPath, nodata: list[str]) -> None:
+    source = raster.write(stack(2, 20, 30, "float32"))
+    source.with_name("source.tif.aux.xml").write_text(_aux_of(*nodata))
+    assert raster.make(source).facts["nodata"] in (-1.0, "nan")
 
 
 def test_a_mask_of_another_raster_is_refused(raster: RasterPath) -> None:
