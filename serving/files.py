@@ -8,7 +8,9 @@ from typing import Any, Final, TypeVar
 import rasterio
 from anyio import from_thread
 from pydantic import BaseModel, ConfigDict, ValidationError
+from rasterio import Affine
 from rasterio.errors import RasterioError
+from rasterio.transform import array_bounds
 
 from core.errors import DataError, StorageUnavailable
 from core.payloads import is_payload
@@ -49,6 +51,16 @@ class TileList(BaseModel):
     def first(self) -> TileEntry | None:
         """Return any tile."""
         return TileEntry.model_validate(self.tiles[0]) if self.tiles else None
+
+    def bounds(self) -> tuple[float, float, float, float]:
+        """Return west, south, east and north of the whole, in its CRS."""
+        west, south, east, north = array_bounds(self.grid.height, self.grid.width, self.grid.affine())
+        return west, south, east, north
+
+    def moved(self, shift: float) -> "TileList":
+        """Return the same tiles further east, in units of their CRS."""
+        transform = (Affine.translation(shift, 0) * self.grid.affine())[:6]
+        return self.model_copy(update={"grid": self.grid.model_copy(update={"transform": transform})})
 
     def under(self, left: int, top: int, right: int, bottom: int) -> list[TileEntry]:
         """Return the tiles that a window of the whole touches."""

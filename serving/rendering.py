@@ -2,6 +2,8 @@
 
 from typing import Any, Final, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from rio_tiler.colormap import cmap
 from rio_tiler.io import Reader
@@ -77,9 +79,32 @@ class Rendering(BaseModel):
 
 def has_data(image: ImageData) -> bool:
     """Return whether at least one pixel of an image is not wholly transparent."""
+    return bool(_shown(image).any())
+
+
+def filled(image: ImageData | None, other: ImageData | None) -> ImageData | None:
+    """Return an image with another of the same raster and tile where it shows nothing; may change it."""
+    if image is None or other is None:
+        return other if image is None else image
+    shown = _shown(image)
+    data, mask = (
+        np.where(shown, mine, others) for mine, others in zip(_data_and_mask(image), _data_and_mask(other), strict=True)
+    )
     if image.alpha_mask is not None:
-        return bool((image.alpha_mask > 0).any())
-    return not image.array.mask.all()
+        image.alpha_mask = np.where(shown, image.alpha_mask, other.alpha_mask)
+    image.array = np.ma.MaskedArray(data, mask)
+    return image
+
+
+def _shown(image: ImageData) -> NDArray[np.bool_]:
+    """Return which pixels are not wholly transparent, (height, width) or (bands, height, width)."""
+    if image.alpha_mask is not None:
+        return np.asarray(image.alpha_mask > 0)
+    return ~np.ma.getmaskarray(image.array)
+
+
+def _data_and_mask(image: ImageData) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    return image.array.data, np.ma.getmaskarray(image.array)
 
 
 def _wide(low: float, high: float) -> tuple[float, float]:

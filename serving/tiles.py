@@ -16,6 +16,7 @@ from morecantile import TileMatrixSet
 from rasterio.enums import Resampling
 from rio_tiler.errors import TileOutsideBounds
 from rio_tiler.io import Reader
+from rio_tiler.models import ImageData
 from titiler.core.factory import TilerFactory
 from titiler.core.models.mapbox import TileJSON
 
@@ -24,8 +25,9 @@ from core.ports import BlobRef
 from serving.errors import hidden
 from serving.files import VersionFiles
 from serving.mosaic import assembled, window_of
-from serving.rendering import FAST_PNG, Rendering, has_data
+from serving.rendering import FAST_PNG, Rendering, filled, has_data
 from serving.routing import Admitted, Gate, is_unchanged
+from serving.turns import bounds_on_map, moved, shifts, turn_of, turned
 
 TILE_MATRIX_SET: Final = "WebMercatorQuad"
 PREVIEW_SIZE: Final = 1024
@@ -134,11 +136,11 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
         """Return a tile as PNG, None where the version has no data."""
         rendering = Rendering.of(admitted.route.render)
         with rasterio.Env(**env), self._open_at(admitted, x, y, z, rendering) as src:
-            try:
-                image = src.tile(x, y, z, **rendering.read_options(src))
-            except TileOutsideBounds:
-                return None
-            return rendering.draw(image, src) if has_data(image) else None
+            image = _read(src, x, y, z, rendering)
+            for shift in self._shifts(admitted, src, x, y, z):
+                with self._open_at(admitted, x, y, z, rendering, shift) as beyond:
+                    image = filled(image, _read(beyond, x, y, z, rendering))
+            return rendering.draw(image, src) if image is not None and has_data(image) else None
 
     def _draw_preview(self, admitted: Admitted, env: dict[str, Any]) -> bytes:
         rendering = Rendering.of(admitted.route.render)
@@ -148,13 +150,15 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
 
     def _describe(self, admitted: Admitted, env: dict[str, Any]) -> TileJSON:
         route = admitted.route
-        with rasterio.Env(**env), self._open(self.files.cog(route)) as src:
-            west, south, east, north = src.get_geographic_bounds(self.matrix_set.rasterio_geographic_crs)
-            minzoom, maxzoom = src.minzoom, src.maxzoom
-        tiles = self.files.tiles(route)
-        if tiles is not None and (first := tiles.first()) is not None:
-            with rasterio.Env(**env), self._open(self.files.tile(first)) as src:
-                maxzoom = src.maxzoom
+        with rasterio.Env(**env):
+            with self._open(self.files.cog(route)) as src:
+                west, south, east, north = src.get_geographic_bounds(self.matrix_set.rasterio_geographic_crs)
+            minzoom, maxzoom = self._zooms(self.files.cog(route))
+            tiles = self.files.tiles(route)
+            if tiles is not None and (first := tiles.first()) is not None:
+                _, maxzoom = self._zooms(self.files.tile(first))
+        west, east, middle = bounds_on_map(west, east)
+        south, north = max(south, -MAX_LATITUDE), min(north, MAX_LATITUDE)
         address = f"{self.public_url}/tiles/{route.asset_id}/{{z}}/{{x}}/{{y}}.png?version={admitted.requested}"
         return TileJSON(
             name=route.title,
@@ -163,17 +167,46 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
             tiles=[address],
             minzoom=minzoom,
             maxzoom=maxzoom,
-            bounds=[west, max(south, -MAX_LATITUDE), east, min(north, MAX_LATITUDE)],
+            bounds=[west, south, east, north],
+            center=(middle, (south + north) / 2, minzoom),
         )
 
-    @contextmanager
-    def _open_at(self, admitted: Admitted, x: int, y: int, z: int, rendering: Rendering) -> Iterator[Reader]:
-        """Yield a reader of what a tile of the matrix needs: of a version that is stored as tiles, only that."""
+    def _zooms(self, ref: BlobRef) -> tuple[int, int]:
+        """Return the levels that suit a file; across ±180° a map seems as wide as the Earth, so there it is turned."""
+        with self._open(ref) as src:
+            west, _, east, _ = src.get_geographic_bounds(self.matrix_set.rasterio_geographic_crs)
+            whole = bounds_on_map(west, east)
+            if whole[:2] == (west, east):
+                return src.minzoom, src.maxzoom
+            with self.reader(None, dataset=src.dataset, tms=turned(self.matrix_set, whole[2])) as there:
+                return there.minzoom, there.maxzoom
+
+    def _shifts(self, admitted: Admitted, src: Reader, x: int, y: int, z: int) -> list[float]:
+        """Return by how much to move a version east, in units of its CRS, for what a tile shows of it beyond ±180°."""
+        world, tile = self.matrix_set.xy_bbox, self.matrix_set.xy_bounds(x, y, z)
+        turn = turn_of(src.crs, self.matrix_set.rasterio_crs, world.right - world.left)
+        if turn is None:
+            return []
+        scale = turn / (world.right - world.left)
         tiles = self.files.tiles(admitted.route)
+        west, _, east, _ = src.bounds if tiles is None else tiles.bounds()
+        return shifts((west, east), (tile.left * scale, tile.right * scale), turn)
+
+    @contextmanager
+    def _open_at(
+        self, admitted: Admitted, x: int, y: int, z: int, rendering: Rendering, shift: float = 0.0
+    ) -> Iterator[Reader]:
+        """Yield a reader of what a tile of the matrix needs: of a version that is stored as tiles, only that.
+
+        Args:
+            shift: How far to move the version east first, in units of its CRS.
+        """
+        tiles = self.files.tiles(admitted.route)
+        tiles = tiles.moved(shift) if tiles is not None and shift else tiles
         bounds = tuple(self.matrix_set.xy_bounds(x, y, z))
         needed = None if tiles is None else window_of(tiles, bounds, self.matrix_set.rasterio_crs)
         if tiles is None or needed is None:
-            with self._open(self.files.cog(admitted.route)) as src:
+            with self._open(self.files.cog(admitted.route), shift) as src:
                 yield src
             return
         reduced = Resampling.nearest if rendering.resampling == "nearest" else Resampling.average
@@ -181,9 +214,21 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
             yield src
 
     @contextmanager
-    def _open(self, ref: BlobRef) -> Iterator[Reader]:
+    def _open(self, ref: BlobRef, shift: float = 0.0) -> Iterator[Reader]:
         with self.files.reading(ref) as path, self.reader(path, tms=self.matrix_set) as src:
-            yield src
+            if not shift:
+                yield src
+                return
+            with moved(src.dataset, shift) as there, self.reader(there, tms=self.matrix_set) as beyond:
+                yield beyond
+
+
+def _read(src: Reader, x: int, y: int, z: int, rendering: Rendering) -> ImageData | None:
+    """Return the pixels of a tile, None where a raster does not reach."""
+    try:
+        return src.tile(x, y, z, **rendering.read_options(src))
+    except TileOutsideBounds:
+        return None
 
 
 def _in_matrix(matrix_set: TileMatrixSet, z: int, x: int, y: int) -> bool:

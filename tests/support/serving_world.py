@@ -54,6 +54,7 @@ class VersionSeed:
     blob_path: str | None = None
     render: dict[str, Any] | None = None
     deleted: bool = False
+    tiles_path: str | None = None
 
 
 @dataclass
@@ -154,13 +155,13 @@ class ServingWorld:
     def _add_version(self, conn: "psycopg.Connection[Any]", asset_id: str, ordinal: int, seed: VersionSeed) -> None:
         conn.execute(
             "INSERT INTO dagapp.asset_versions (asset_id, version_ordinal, version_label, title, access_level,"
-            " submitted_by, source, approval_state, processing_state, blob_path, blob_sha256, render, stac_item_id,"
-            " stac_collection_id, stac_item, deleted_at)"
-            " VALUES (%s, %s, %s, %s, 'public', 'sue', '{}', %s, %s, %s, %s, %s, %s, %s, %s,"
+            " submitted_by, source, approval_state, processing_state, blob_path, tiles_path, blob_sha256, render,"
+            " stac_item_id, stac_collection_id, stac_item, deleted_at)"
+            " VALUES (%s, %s, %s, %s, 'public', 'sue', '{}', %s, %s, %s, %s, %s, %s, %s, %s, %s,"
             " CASE WHEN %s THEN dagapp.clock() END)",
             (
                 asset_id, ordinal, f"V{ordinal}", f"Version {ordinal}", seed.approval, seed.processing,
-                seed.blob_path, "0" * 64, None if seed.render is None else Jsonb(seed.render),
+                seed.blob_path, seed.tiles_path, "0" * 64, None if seed.render is None else Jsonb(seed.render),
                 f"{asset_id}-v{ordinal}", COLLECTION, Jsonb(item(asset_id, ordinal)), seed.deleted,
             ),
         )  # fmt: skip
