@@ -44,9 +44,9 @@ def foresee(
         route: which way it goes: pixels that become tiles are copied first.
         findings: hears of the refusal.
     """
+    _check_crs(ctx, plan.final_crs, findings)
     try:
         _check_exactness(facts, scanned, plan, route)
-        _check_crs(ctx, plan.final_crs)
         if plan.warp_to:
             _check_place(ctx, src, facts, plan, profile)
     except DataError as refusal:
@@ -62,7 +62,7 @@ def _check_exactness(facts: RasterFacts, scanned: Scan | None, plan: Plan, route
         raise rounded(facts.dtype)
 
 
-def _check_crs(ctx: ProcessContext, wkt: str) -> None:
+def _check_crs(ctx: ProcessContext, wkt: str, findings: Findings) -> None:
     """Refuse heights that a GeoTIFF would tell differently: it names the parts of a compound CRS by codes."""
     final, path = CRS.from_wkt(wkt), ctx.scratch / "crs.tif"
     if not final.is_compound:
@@ -77,10 +77,10 @@ def _check_crs(ctx: ProcessContext, wkt: str) -> None:
         path.unlink(missing_ok=True)
     if found is None or not crs_rules.equal(found, final):
         other = "none" if found is None else f"“{found.name}”"
-        raise DataError(
+        findings.reject(
+            "CRS_UNSUPPORTED",
+            "crs",
             f"GeoTIFF has no way to say “{final.name}”: it would be read as {other}",
-            code="CRS_UNSUPPORTED",
-            field="crs",
             value=final.name,
             remediation="Send the raster in another compound CRS, or state its horizontal part with override_crs.",
         )
