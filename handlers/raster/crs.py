@@ -1,10 +1,14 @@
 """Rules about coordinate reference systems. Two CRS are equal when PROJ says so, never by name or text.
 
 Everything here works on pyproj objects with x/easting/longitude first; rasterio's CRS is only read as WKT.
+
+pyproj and GDAL each bring a database of PROJ, of different age: EPSG:3067 is a CRS of ETRS89 in one and of EUREF-FIN in
+the other. A GeoTIFF means by a code what GDAL's has, so a CRS that states its code is taken from there.
 """
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import rasterio.crs
@@ -40,7 +44,7 @@ def parse_crs(text: str, field: str) -> CRS:
             remediation="Send an authority code such as EPSG:32633, or WKT2.",
         )
     try:
-        return CRS.from_user_input(stripped)
+        return _as_gdal_has_it(CRS.from_user_input(stripped))
     except CRSError as exc:
         raise ParameterInvalid(f"PROJ does not know {field} {text[:100]!r}", field=field, value=text[:100]) from exc
 
@@ -50,6 +54,41 @@ def _is_crs_text(text: str) -> bool:
         return True
     by_definition = _WKT.match(text) or text.startswith(("{", "+proj="))
     return bool(by_definition) and not _FILES_IN_PROJ.search(text)
+
+
+def _as_gdal_has_it(crs: CRS) -> CRS:
+    """Return what GDAL's database has under the code that a CRS, or each part of a compound one, states and is."""
+    whole = _stated_code(crs)
+    codes = [whole] if whole or not crs.is_compound else [_stated_code(part) for part in crs.sub_crs_list]
+    known = _in_gdal(codes)
+    return crs if known is None or equal(known, crs) else known
+
+
+def _stated_code(crs: CRS) -> tuple[str, str] | None:
+    """Return authority and code that stand in a CRS, None when there are none or they are not this very one."""
+    stated = crs.to_json_dict().get("id")
+    if stated is None:
+        return None
+    code = str(stated["authority"]), str(stated["code"])
+    try:
+        return code if equal(CRS.from_authority(*code), crs) else None
+    except CRSError:
+        return None
+
+
+def _in_gdal(codes: Sequence[tuple[str, str] | None]) -> CRS | None:
+    """Return the CRS that GDAL's database has under a code, or under EPSG codes of its parts; None without one."""
+    named = [code for code in codes if code is not None]
+    if len(named) < len(codes) or (len(codes) > 1 and any(authority != "EPSG" for authority, _ in named)):
+        return None
+    try:
+        return from_rasterio(rasterio.crs.CRS.from_user_input(_joined(named)))
+    except (CRSError, RasterioCRSError):
+        return None
+
+
+def _joined(codes: Sequence[tuple[str, str]]) -> str:
+    return f"{codes[0][0]}:" + "+".join(code for _, code in codes)
 
 
 def from_rasterio(crs: rasterio.crs.CRS | None) -> CRS | None:
@@ -74,15 +113,24 @@ def to_rasterio(wkt: str) -> rasterio.crs.CRS:
     a GeoTIFF that reads back with another vertical datum (EPSG:7405, 8767 and others).
     """
     crs = CRS.from_wkt(wkt)
-    if crs.is_compound and (codes := [_code_of_part(part) for part in crs.sub_crs_list]) and None not in codes:
-        return rasterio.crs.CRS.from_user_input("EPSG:" + "+".join(str(code) for code in codes))
+    if crs.is_compound:
+        codes = [code for part in crs.sub_crs_list if (code := _exact_code(part)) and code[0] == "EPSG"]
+        if len(codes) == len(crs.sub_crs_list):
+            return rasterio.crs.CRS.from_user_input(_joined(codes))
     return rasterio.crs.CRS.from_wkt(wkt)
 
 
-def _code_of_part(part: CRS) -> str | None:
-    """Return the EPSG code of a part of a compound CRS, None when PROJ does not say that it is this very one."""
-    found = part.to_authority("EPSG", min_confidence=25)
-    return found[1] if found is not None and equal(CRS.from_authority(*found), part) else None
+def _exact_code(crs: CRS) -> tuple[str, str] | None:
+    """Return authority and code when the database of pyproj, or else that of GDAL, says that it is this very CRS."""
+    found: tuple[str, str] | None = crs.to_authority(min_confidence=25)
+    try:
+        if found is not None and equal(CRS.from_authority(*found), crs):
+            return found
+        found = rasterio.crs.CRS.from_wkt(wkt2(crs)).to_authority(confidence_threshold=25)
+    except (CRSError, RasterioCRSError):
+        return None
+    known = None if found is None else _in_gdal([found])
+    return found if known is not None and equal(known, crs) else None
 
 
 def horizontal(crs: CRS) -> CRS:
@@ -141,15 +189,8 @@ def _projection(crs: CRS) -> tuple[str | None, dict[str, float]]:
 
 def code_of(crs: CRS) -> str | None:
     """Return `authority:code` of the horizontal part when PROJ says that code is this very CRS, else None."""
-    flat = horizontal(crs)
-    found = flat.to_authority(min_confidence=25)
-    if found is None:
-        return None
-    try:
-        same = equal(CRS.from_authority(*found), flat)
-    except CRSError:
-        return None
-    return ":".join(found) if same else None
+    found = _exact_code(horizontal(crs))
+    return None if found is None else ":".join(found)
 
 
 def describe(crs: CRS) -> str:
