@@ -136,7 +136,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "sidecar.file_wins", "SIDECAR_IGNORED", WARNING, "sidecar",
-        "The file's own geotransform and CRS win over those of a sidecar that says otherwise.",
+        "The file's own geotransform, CRS and nodata win over those of a sidecar that says otherwise.",
         _DELIVERY + "test_the_own_place_of_a_file_wins_over_its_sidecars",
     ),
     Rule(

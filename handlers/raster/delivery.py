@@ -15,6 +15,7 @@ from handlers import archives
 from handlers.context import ProcessContext
 from handlers.raster import crs as crs_rules
 from handlers.raster.findings import Findings
+from handlers.raster.nodata import as_json, decide_nodata
 from handlers.raster.sidecar_names import role_of
 from handlers.raster.sidecars import Beside, Said, assemble, beside
 from handlers.raster.sniff import Kind, sniff
@@ -189,3 +190,14 @@ def note_delivery(delivered: Delivered, said: Said | None, src: DatasetReader, f
             "SIDECAR_IGNORED", "the file has a CRS of its own, it wins over the sidecar", field="sidecar",
             was=crs_rules.describe(said.crs), now=crs_rules.describe(own),
         )  # fmt: skip
+    if said.nodata is not None and src.nodata is not None and not _same_nodata(said.nodata, src):
+        findings.warn(
+            "SIDECAR_IGNORED", "the file has a nodata value of its own, it wins over the sidecar", field="sidecar",
+            was=said.nodata[:40], now=as_json(src.nodata),
+        )  # fmt: skip
+
+
+def _same_nodata(text: str, src: DatasetReader) -> bool:
+    """Return whether text of a sidecar means the nodata value of a file, in the dtype of its pixels."""
+    theirs = decide_nodata(src.dtypes[0], text, None, Findings()).value
+    return theirs == decide_nodata(src.dtypes[0], str(src.nodata), None, Findings()).value

@@ -161,18 +161,25 @@ def _read_aux(path: Path, bands: int, said: Said, findings: Findings) -> None:
 
 def _nodata_of(path: Path, root: Element, bands: int, findings: Findings) -> str | None:
     """Return the nodata value of all bands, None without any; a GeoTIFF has room for one, so others would be lost."""
-    said = [(band.findtext("NoDataValue") or "").strip() for band in root.iterfind("PAMRasterBand")]
-    texts = [text for text in said if text]
-    values = [parse_nodata(text) for text in texts]
+    said = [
+        (band.get("band", "").strip().lstrip("0"), text)
+        for band in root.iterfind("PAMRasterBand")
+        if (text := (band.findtext("NoDataValue") or "").strip())
+    ]
+    values = [parse_nodata(text) for _, text in said]
     if None in values:
         _invalid(path, "its NoDataValue is no number", findings)
-    if not texts:
+    if not said:
         return None
+    told = {number for number, _ in said}
+    if strange := sorted(told - {str(number) for number in range(1, bands + 1)}):
+        _invalid(path, f"it has nodata for band {strange[0][:20]!r}, the raster has {bands} band(s)", findings)
     if len({"nan" if math.isnan(value) else value for value in values if value is not None}) > 1:
-        _invalid(path, f"its bands have different nodata values, {' and '.join(dict.fromkeys(texts))}"[:200], findings)
-    if len(texts) < bands:
-        _invalid(path, f"it has nodata {texts[0]} for {len(texts)} of {bands} bands alone", findings)
-    return texts[0]
+        different = " and ".join(dict.fromkeys(text for _, text in said))
+        _invalid(path, f"its bands have different nodata values, {different}"[:200], findings)
+    if len(told) < bands:
+        _invalid(path, f"it has nodata {said[0][1]} for {len(told)} of {bands} bands alone", findings)
+    return said[0][1]
 
 
 def _six_numbers(text: str) -> tuple[float, ...]:

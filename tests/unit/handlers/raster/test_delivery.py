@@ -269,6 +269,32 @@ def test_nodata_that_holds_for_some_bands_alone_is_refused(raster: RasterPath, n
     assert why in refusal.message
 
 
+@pytest.mark.parametrize("number", ["3", "7", "0", "x", "", "9" * 5000])
+def test_nodata_of_a_band_that_is_none_is_not_taken_for_that_of_another(raster: RasterPath, number: str) -> None:
+    source = raster.write(stack(2, 20, 30, "float32"))
+    more = f"<PAMRasterBand band='{number}'><NoDataValue>-1</NoDataValue></PAMRasterBand></PAMDataset>"
+    source.with_name("source.tif.aux.xml").write_text(_aux_of("-1").replace("</PAMDataset>", more))
+    refusal = raster.rejection(source).detail
+    assert (refusal.code, refusal.field) == ("SIDECAR_INVALID", "sidecar")
+    assert "the raster has 2 band(s)" in refusal.message
+
+
+def test_a_band_told_twice_is_one_band(raster: RasterPath) -> None:
+    source = raster.write(stack(2, 20, 30, "float32"))
+    source.with_name("source.tif.aux.xml").write_text(_aux_of("-1", "-1").replace("band='2'", "band='1'"))
+    assert "nodata -1 for 1 of 2 bands" in raster.rejection(source).detail.message
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"), [("-2", ["SIDECAR_IGNORED"]), ("nan", ["SIDECAR_IGNORED"]), ("-1.0", []), ("-1", [])]
+)
+def test_the_own_nodata_of_a_file_wins_over_its_sidecar(raster: RasterPath, text: str, warned: list[str]) -> None:
+    source = raster.write(stack(2, 20, 30, "float32"), nodata=-1)
+    source.with_name("source.tif.aux.xml").write_text(_aux_of(text, text))
+    assert [f.code for f in raster.validate(source).findings if f.code == "SIDECAR_IGNORED"] == warned
+    assert raster.make(source).facts["nodata"] == -1
+
+
 @pytest.mark.parametrize("nodata", [["-1", "-1.0"], ["nan", "NaN"], ["-1e0", "-1"]])
 def test_one_value_in_several_spellings_is_one(raster: RasterPath, nodata: list[str]) -> None:
     source = raster.write(stack(2, 20, 30, "float32"))
