@@ -63,10 +63,8 @@ def _check_exactness(facts: RasterFacts, scanned: Scan | None, plan: Plan, route
 
 
 def _check_crs(ctx: ProcessContext, wkt: str, findings: Findings) -> None:
-    """Refuse heights that a GeoTIFF would tell differently: it names the parts of a compound CRS by codes."""
+    """Refuse a CRS that a GeoTIFF would tell differently: it says codes, and few projections and datums without."""
     final, path = CRS.from_wkt(wkt), ctx.scratch / "crs.tif"
-    if not final.is_compound:
-        return
     shape = {"width": 1, "height": 1, "count": 1, "dtype": "uint8", "transform": from_origin(0, 2, 1, 1)}
     try:
         with gdal.environment():
@@ -82,7 +80,7 @@ def _check_crs(ctx: ProcessContext, wkt: str, findings: Findings) -> None:
             "crs",
             f"GeoTIFF has no way to say “{final.name}”: it would be read as {other}",
             value=final.name,
-            remediation="Send the raster in another compound CRS, or state its horizontal part with override_crs.",
+            remediation="Send the raster in another CRS, or state its horizontal part with override_crs.",
         )
 
 

@@ -77,3 +77,10 @@ def test_what_a_geotiff_would_tell_differently_is_refused(raster: RasterPath) ->
     assert (refusal.detail.code, refusal.detail.field) == ("CRS_UNSUPPORTED", "crs")
     assert "UTM and pit" in refusal.detail.message
     assert refusal.detail.remediation
+
+
+@pytest.mark.parametrize("name", ["EPSG:9311", "EPSG:26632", "ESRI:102425"])
+def test_a_crs_without_heights_is_refused_too_before_anything_is_made(raster: RasterPath, name: str) -> None:
+    """By GDAL 3.10 and its PROJ; the guard over the finished COG would say INTERNAL."""
+    refusal = raster.rejection(_written(raster, "", crs=None), crs=name)
+    assert (refusal.detail.code, refusal.detail.field) == ("CRS_UNSUPPORTED", "crs")
