@@ -166,7 +166,7 @@ class PipedConnection(AsyncConnection[Any]):
         for do in waiting:
             try:
                 do()
-            except Exception:
+            except Exception:  # what is committed may not look as if it had failed
                 log.exception("not done after the commit")
 
 

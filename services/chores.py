@@ -122,8 +122,8 @@ class ChoreService:
                     last = None
                     data = output.encode()
                     small += aggregate.add_json(data) if aggregate.takes_json else aggregate.add(json.loads(data))
-                if ref is None and len(small) < PART_BYTES:
-                    continue
+                    if len(small) < PART_BYTES:
+                        continue
                 yield bytes(small)
                 small.clear()
                 if ref is None:

@@ -153,10 +153,11 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
         with rasterio.Env(**env):
             with self._open(self.files.cog(route)) as src:
                 west, south, east, north = src.get_geographic_bounds(self.matrix_set.rasterio_geographic_crs)
-            minzoom, maxzoom = self._zooms(self.files.cog(route))
+                minzoom, maxzoom = self._zooms(src)
             tiles = self.files.tiles(route)
             if tiles is not None and (first := tiles.first()) is not None:
-                _, maxzoom = self._zooms(self.files.tile(first))
+                with self._open(self.files.tile(first)) as src:
+                    _, maxzoom = self._zooms(src)
         west, east, middle = bounds_on_map(west, east)
         south, north = max(south, -MAX_LATITUDE), min(north, MAX_LATITUDE)
         address = f"{self.public_url}/tiles/{route.asset_id}/{{z}}/{{x}}/{{y}}.png?version={admitted.requested}"
@@ -171,15 +172,14 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
             center=(middle, (south + north) / 2, minzoom),
         )
 
-    def _zooms(self, ref: BlobRef) -> tuple[int, int]:
+    def _zooms(self, src: Reader) -> tuple[int, int]:
         """Return the levels that suit a file; across ±180° a map seems as wide as the Earth, so there it is turned."""
-        with self._open(ref) as src:
-            west, _, east, _ = src.get_geographic_bounds(self.matrix_set.rasterio_geographic_crs)
-            whole = bounds_on_map(west, east)
-            if whole[:2] == (west, east):
-                return src.minzoom, src.maxzoom
-            with self.reader(None, dataset=src.dataset, tms=turned(self.matrix_set, whole[2])) as there:
-                return there.minzoom, there.maxzoom
+        west, _, east, _ = src.get_geographic_bounds(self.matrix_set.rasterio_geographic_crs)
+        whole = bounds_on_map(west, east)
+        if whole[:2] == (west, east):
+            return src.minzoom, src.maxzoom
+        with self.reader(None, dataset=src.dataset, tms=turned(self.matrix_set, whole[2])) as there:
+            return there.minzoom, there.maxzoom
 
     def _shifts(self, admitted: Admitted, src: Reader, x: int, y: int, z: int) -> list[float]:
         """Return by how much to move a version east, in units of its CRS, for what a tile shows of it beyond ±180°."""

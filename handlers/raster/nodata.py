@@ -82,8 +82,6 @@ def carried(value: NodataValue, dtype: str) -> float | int | None:
         DataError: DTYPE_UNSUPPORTED when a 64-bit nodata value cannot be carried over exactly.
     """
     nodata = as_number(value)
-    if is_float(dtype):
-        return None if nodata is None else float(nodata)
     if isinstance(nodata, int) and abs(nodata) > EXACT_IN_DOUBLE:
         raise DataError(
             f"nodata {nodata} of {dtype} pixels cannot be carried over exactly",
@@ -93,11 +91,6 @@ def carried(value: NodataValue, dtype: str) -> float | int | None:
             remediation="Use a nodata value within ±2^53, or a 32-bit type.",
         )
     return nodata
-
-
-def is_float(dtype: str) -> bool:
-    """Return whether pixels are floating-point numbers, of which nodata is one whatever its JSON looks like."""
-    return np.dtype(dtype).kind == "f"
 
 
 def in_dtype(value: NodataValue, dtype: str) -> Any:
