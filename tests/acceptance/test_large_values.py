@@ -8,6 +8,9 @@ from tests.support.adapters import BLOBS, IDENTITY
 
 VALUES = 100_000
 BYTES_EACH = 200
+WARMING = 4
+"""Jobs before the one that counts, so that each orchestrator has loaded and connected what large values need."""
+OF_SEVERAL_PARTS = 25_000
 PARTS_UNDER_WAY_BYTES = (32 if IDENTITY else 16) << 20
 """What a far storage adds: a few parts of one blob on their way, however large it is; with TLS, sealed and opened."""
 ALLOWED_GROWTH_BYTES = 25_000_000 + (0 if BLOBS is BlobsKind.FOLDERS else PARTS_UNDER_WAY_BYTES)
@@ -21,8 +24,8 @@ def finish(platform: Platform, count: int) -> str:
 
 
 def test_20_megabytes_go_from_task_to_task_and_no_orchestrator_grows(platform: Platform) -> None:
-    for _ in range(2):
-        finish(platform, 2000)
+    for _ in range(WARMING):
+        finish(platform, OF_SEVERAL_PARTS)
     with platform.watched() as grown:
         job_id = finish(platform, VALUES)
         url = f"{platform.orchestrator}/api/v1/jobs/{job_id}/nodes/process/output"
