@@ -30,7 +30,8 @@ from repositories.blob_signatures import Signatures
 from repositories.credentials import IdentityCredential
 from repositories.managed_identity import ManagedIdentity
 
-PART_BYTES: Final = 4 << 20
+PART_BYTES: Final = 2 << 20
+"""A blob has at most 50,000 parts, 97 GiB. The SDK and TLS hold each part on its way two or three times."""
 PARALLEL: Final = 4
 """Parts of one blob on their way at a time."""
 DELETES: Final = 16
