@@ -3,7 +3,8 @@
 W1: start → echo → end, one at a time, from HTTP submit to completed. W2: a chain of ten, time per step. W3: a fan-out
 of echo tasks, window 512, then fan_in: tasks a second. W4: many W1 jobs at once, by single and by batch submits. W1 and
 W4 once more right after the large fan-out. The skeleton stands behind the same kind of balancer and, like the durable
-queues, uses the same database server. A queue has no workflows: its W3 and W4 are tasks, by batch and single submits.
+queues, uses the same database server. A queue has no workflows: its W4 are tasks by single and batch submits that keep
+nothing; its W3 stores and gathers results as its user would (`bench.peers`), and is told without them too.
 
     python -m bench.engine [--home FOLDER] [--queue servicebus] [--w1 N] [--w2 N] [--w4 N] [--only engine] [--json FILE]
 """
@@ -20,7 +21,7 @@ from pathlib import Path
 import aiohttp
 
 from bench.measures import CpuMeter, Door, all_at_once, in_batches, one_at_a_time, percentile
-from bench.peers import PEERS, rates
+from bench.peers import PEERS, measuring
 from bench.report import AFTER, print_table
 from bench.sides import running_peer, running_skeletons
 from cli.stack.layout import QueueKind, Shape
@@ -154,14 +155,18 @@ async def measure_skeleton(pids: dict[str, int], port: int, sizes: Sizes) -> Ben
         await bench.warm_up()
         await bench.w1()
         await bench.w4()
+        await bench.w3()
     return bench
 
 
 async def measure_peer(name: str, dsn: str, sizes: Sizes) -> Measures:
     """Run what a queue can."""
-    single, batches = await rates(PEERS[name], dsn, singles=sizes.w4, fans=(sizes.w4, *FAN_OUTS))
-    fans = {f"W3 of {count:,}, tasks/s": batches[count] for count in FAN_OUTS}
-    return {"W4 single, jobs/s": single, "W4 batch, jobs/s": batches[sizes.w4], **fans}
+    async with measuring(PEERS[name], dsn) as rates:
+        found = {"W4 single, jobs/s": await rates.single(sizes.w4), "W4 batch, jobs/s": await rates.batch(sizes.w4)}
+        for count in FAN_OUTS:
+            found[f"W3 of {count:,}, tasks/s"] = await rates.fan_out(count)
+            found[f"{count:,} tasks without results, /s"] = await rates.batch(count)
+    return found
 
 
 def run(

@@ -13,9 +13,9 @@ import psutil
 
 Json = dict[str, Any]
 BATCH = 250
+"""Jobs in one batch submit."""
 LOOK_SECONDS = 0.02
 LOOKS = 10_000
-"""Jobs in one batch submit."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:

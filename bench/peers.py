@@ -1,15 +1,18 @@
 """The durable queues that the engine is compared with: procrastinate and pgqueuer, each as its own pages advise.
 
-Each has a database of its own on the same server and two workers, whose task does nothing. A task is done when the
-peer's own table says so. `python -m bench.peers NAME` is one worker; its database comes from `PEER_DSN`.
+Each has a database of its own on the same server and two workers. A task is done when the peer's own table says so. A
+queue forgets what a task returns and knows no fan-in, so who needs both writes them: each task of a fan-out stores its
+result in a table, and once none is open one statement gathers these in the order of the items. Other tasks do nothing.
+`python -m bench.peers NAME` is one worker; its database comes from `PEER_DSN`.
 """
 
 import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, LiteralString, Protocol
 
 import asyncpg
@@ -23,8 +26,16 @@ IN_FLIGHT = 64
 CHUNK = 1000
 LOOK_SECONDS = 0.01
 TIMEOUT_SECONDS = 120.0
-TASK = "bench_echo"
-MESSAGE: dict[str, procrastinate.types.JSONValue] = {"message": "bench"}
+ECHO, ITEM = "bench_echo", "bench_item"
+"""The task that does nothing, and the one that stores its result."""
+TABLES = """
+CREATE TABLE bench_results (item integer PRIMARY KEY, value jsonb NOT NULL);
+CREATE TABLE bench_outputs (output jsonb NOT NULL)
+"""
+FAN_IN: LiteralString = """
+WITH results AS (DELETE FROM bench_results RETURNING item, value)
+INSERT INTO bench_outputs SELECT jsonb_agg(value ORDER BY item) FROM results RETURNING jsonb_array_length(output)
+"""
 
 
 class Peer(Protocol):
@@ -40,10 +51,10 @@ class Peer(Protocol):
         """Work until cancelled."""
 
     def submitting(self, dsn: str) -> Any:
-        """Yield (submit one, submit many)."""
+        """Yield (submit one, submit many of a name, each with its item)."""
 
 
-Submit = tuple[Callable[[], Awaitable[Any]], Callable[[int], Awaitable[Any]]]
+Submit = tuple[Callable[[], Awaitable[Any]], Callable[[str, Sequence[int]], Awaitable[Any]]]
 
 
 class Procrastinate:
@@ -52,11 +63,18 @@ class Procrastinate:
     open_tasks = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
 
     def _app(self, dsn: str) -> procrastinate.App:
-        app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=dsn, min_size=4, max_size=20))
+        connector = procrastinate.PsycopgConnector(conninfo=dsn, min_size=4, max_size=20)
+        app = procrastinate.App(connector=connector)
 
-        @app.task(name=TASK, queue="bench")
-        async def echo(message: str) -> str:
-            return message
+        @app.task(name=ECHO, queue="bench")
+        async def echo(item: int) -> int:
+            return item
+
+        @app.task(name=ITEM, queue="bench")
+        async def store(item: int) -> None:
+            await connector.execute_query_async(
+                "INSERT INTO bench_results (item, value) VALUES (%(item)s, to_jsonb(%(item)s::integer))", item=item
+            )
 
         return app
 
@@ -74,14 +92,17 @@ class Procrastinate:
 
     @asynccontextmanager
     async def submitting(self, dsn: str) -> AsyncIterator[Submit]:
-        """Yield (submit one, submit many)."""
+        """Yield (submit one, submit many of a name, each with its item)."""
         app = self._app(dsn)
         async with app.open_async():
-            task = app.tasks[TASK]
             yield (
-                lambda: task.defer_async(message="bench"),
-                lambda count: task.batch_defer_async(*[MESSAGE] * count),
+                lambda: app.tasks[ECHO].defer_async(item=0),
+                lambda name, items: app.tasks[name].batch_defer_async(*map(_item, items)),
             )
+
+
+def _item(number: int) -> dict[str, procrastinate.types.JSONValue]:
+    return {"item": number}
 
 
 class PgQueuerPeer:
@@ -102,58 +123,97 @@ class PgQueuerPeer:
         async with asyncpg.create_pool(dsn, min_size=2, max_size=10) as pool:
             queuer = PgQueuer(AsyncpgPoolDriver(pool))
 
-            @queuer.entrypoint(TASK)
+            @queuer.entrypoint(ECHO)
             async def echo(job: Job) -> None:
                 assert job.payload is not None
+
+            @queuer.entrypoint(ITEM)
+            async def store(job: Job) -> None:
+                item = int(job.payload or b"")
+                await pool.execute("INSERT INTO bench_results (item, value) VALUES ($1, to_jsonb($1::integer))", item)
 
             await queuer.run(batch_size=IN_FLIGHT)
 
     @asynccontextmanager
     async def submitting(self, dsn: str) -> AsyncIterator[Submit]:
-        """Yield (submit one, submit many)."""
+        """Yield (submit one, submit many of a name, each with its item)."""
         async with asyncpg.create_pool(dsn, min_size=2, max_size=10) as pool:
             queries = Queries.from_asyncpg_pool(pool)
             yield (
-                lambda: queries.enqueue(TASK, b"bench"),
-                lambda count: queries.enqueue([TASK] * count, [b"bench"] * count, [0] * count),
+                lambda: queries.enqueue(ECHO, b"0"),
+                lambda name, items: queries.enqueue(
+                    [name] * len(items), [str(item).encode() for item in items], [0] * len(items)
+                ),
             )
 
 
 PEERS: dict[str, Peer] = {"procrastinate": Procrastinate(), "pgqueuer": PgQueuerPeer()}
 
 
-async def rates(peer: Peer, dsn: str, *, singles: int, fans: tuple[int, ...]) -> tuple[float, dict[int, float]]:
-    """Return tasks a second of `singles` submitted one by one, and of each number submitted in batches."""
-    conn = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
-    async with conn, peer.submitting(dsn) as (one, many):
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Measures one queue; every rate is in tasks a second, from the first submit to the last task done."""
 
-        async def done() -> None:
-            deadline = time.perf_counter() + TIMEOUT_SECONDS
-            while (await (await conn.execute(peer.open_tasks)).fetchone()) != (0,):
-                if time.perf_counter() > deadline:
-                    raise TimeoutError("the peer's tasks are not done")
-                await asyncio.sleep(LOOK_SECONDS)
+    peer: Peer
+    submit: Submit
+    conn: psycopg.AsyncConnection[Any]
 
+    async def warm_up(self) -> None:
+        """Let pools and prepared statements fill."""
+        await self.batch(100)
+        await self.fan_out(100)
+
+    async def single(self, count: int) -> float:
+        """Submit tasks one by one, some at a time."""
+        one, _ = self.submit
         gate = asyncio.Semaphore(IN_FLIGHT)
 
         async def gated() -> None:
             async with gate:
                 await one()
 
-        await many(100)
-        await done()
         began = time.perf_counter()
-        await asyncio.gather(*(gated() for _ in range(singles)))
-        await done()
-        single = singles / (time.perf_counter() - began)
-        batches = {}
-        for count in fans:
-            began = time.perf_counter()
-            for start in range(0, count, CHUNK):
-                await many(min(CHUNK, count - start))
-            await done()
-            batches[count] = count / (time.perf_counter() - began)
-    return single, batches
+        await asyncio.gather(*(gated() for _ in range(count)))
+        await self._done()
+        return count / (time.perf_counter() - began)
+
+    async def batch(self, count: int) -> float:
+        """Submit tasks by few calls."""
+        began = time.perf_counter()
+        await self._submit(ECHO, count)
+        return count / (time.perf_counter() - began)
+
+    async def fan_out(self, count: int) -> float:
+        """Submit tasks by few calls, and gather their results."""
+        began = time.perf_counter()
+        await self._submit(ITEM, count)
+        if (await (await self.conn.execute(FAN_IN)).fetchone()) != (count,):
+            raise RuntimeError("results are missing")
+        return count / (time.perf_counter() - began)
+
+    async def _submit(self, task: str, count: int) -> None:
+        _, many = self.submit
+        for start in range(0, count, CHUNK):
+            await many(task, range(start, min(start + CHUNK, count)))
+        await self._done()
+
+    async def _done(self) -> None:
+        deadline = time.perf_counter() + TIMEOUT_SECONDS
+        while (await (await self.conn.execute(self.peer.open_tasks)).fetchone()) != (0,):
+            if time.perf_counter() > deadline:
+                raise TimeoutError("the peer's tasks are not done")
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+@asynccontextmanager
+async def measuring(peer: Peer, dsn: str) -> AsyncIterator[Rates]:
+    """Yield what measures a queue, warm."""
+    conn = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
+    async with conn, peer.submitting(dsn) as submit:
+        await conn.execute(TABLES)
+        rates = Rates(peer, submit, conn)
+        await rates.warm_up()
+        yield rates
 
 
 def main() -> None:

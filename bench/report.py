@@ -36,7 +36,7 @@ AIMS: Mapping[str, Callable[[Sides], str]] = {
 def print_table(sides: Sides) -> None:
     """Print a row for each measure, a column for each side."""
     table = Table("measure", *sides, "aim", title="The engine beside others", title_justify="left")
-    for measure in sides["engine"]:
+    for measure in dict.fromkeys(measure for found in sides.values() for measure in found):
         values = (found.get(measure) for found in sides.values())
         cells = ("–" if value is None else f"{value:,.1f}" for value in values)
         table.add_row(measure, *cells, AIMS[measure](sides) if measure in AIMS else "")

@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from bench.peers import PEERS, WORKERS
-from bench.skeleton import TABLE
+from bench.skeleton import TABLES
 from cli.stack.layout import REPOSITORY
 from cli.stack.ports import HOST, choose_ports
 from cli.stack.processes import Part, PartSpec, end_parts, wait_until
@@ -28,7 +28,7 @@ def running_skeletons(stack: Stack) -> Iterator[tuple[dict[str, int], int]]:
     ports = choose_ports(("balancer", "skeleton-1", "skeleton-2"), {})
     dsn = _new_database(stack, "skeleton")
     with psycopg.connect(dsn) as conn:
-        conn.execute(TABLE)
+        conn.execute(TABLES)
     names = ("skeleton-1", "skeleton-2")
     upstreams = [word for name in names for word in ("--upstream", f"{HOST}:{ports[name]}")]
     parts: dict[str, Part] = {}
