@@ -3,7 +3,7 @@
 ctx = context(request)
 caller = ctx.auth.mutator(request.headers, Role.SUBMITTER)      # mutations: both credentials
 caller = ctx.auth.caller(request.headers, Role.OPERATOR)        # reads
-body = await json_body(request)  |  await parsed(request, Model)
+body = await parsed(request, Model)  |  await optional_body(request)
 """
 
 import json
@@ -114,13 +114,12 @@ async def read_body(request: Request, limit_bytes: int = MAX_BODY_BYTES) -> byte
     return b"".join(chunks)
 
 
-async def json_body(request: Request) -> dict[str, Any]:
-    """Return the body as a JSON object, unchecked beyond that; raises `ParameterInvalid`."""
-    return _json_object(await read_body(request))
-
-
 async def optional_body(request: Request) -> dict[str, Any]:
-    """Return the body as `json_body` does; no body at all is an empty object."""
+    """Return the body as a JSON object, an empty one where there is none.
+
+    Raises:
+        ParameterInvalid: It is something else.
+    """
     raw = await read_body(request)
     return _json_object(raw) if raw else {}
 

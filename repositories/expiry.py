@@ -4,7 +4,7 @@ Everything here runs as the owner, in transactions of its own over one connectio
 services lock them (job, then asset and its versions), and what was decided before a lock is decided again behind it.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -236,12 +236,6 @@ class Expiry:
                 if (asset_id, ordinal) not in without:
                     named.update(([name] if name else []) + (names or []))
             return frozenset(named)
-
-    async def asset_platforms(self) -> Mapping[str, str]:
-        """Return whose each asset is."""
-        async with as_owner(self._conn) as conn:
-            cursor = await conn.execute("SELECT asset_id, platform_id FROM dagapp.geospatial_assets")
-            return {str(row[0]): str(row[1]) for row in await cursor.fetchall()}
 
     async def now(self) -> Any:
         """Return the time of the one clock."""

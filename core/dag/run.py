@@ -111,11 +111,6 @@ class Run:
         """True when the job's deadline has passed."""
         return self.job.deadline_at is not None and self.job.deadline_at <= self.now
 
-    @property
-    def holding(self) -> bool:
-        """True when nothing new may be dispatched, to no queue; ask `holds` about one."""
-        return self.overdue or self.held_by() is not None
-
     def held_by(self, queue: str | None = None) -> str | None:
         """Return what pauses new work for a queue, or work that needs none: `job`, or the name of a pause switch."""
         if self.job.paused_at is not None:

@@ -45,7 +45,6 @@ _STRIP_OFFSETS, _SAMPLES, _ROWS_PER_STRIP, _STRIP_COUNTS = 273, 277, 278, 279
 _PLANAR, _TILE_WIDTH, _TILE_LENGTH, _TILE_OFFSETS, _TILE_COUNTS = 284, 322, 323, 324, 325
 _SUBFILE, _SAMPLE_FORMAT = 254, 339
 _PIXEL_SCALE, _TIE_POINTS, _TRANSFORMATION, _GDAL_METADATA, _GDAL_NODATA = 33550, 33922, 34264, 42112, 42113
-_GEO_KEYS = 34735
 BLOCK_TABLES: Final = frozenset({_STRIP_OFFSETS, _STRIP_COUNTS, _TILE_OFFSETS, _TILE_COUNTS})
 METADATA: Final = _GDAL_METADATA
 
@@ -160,11 +159,6 @@ class Directory:
     def has_transform(self) -> bool:
         """Whether tags give a position to pixels (pixel scale with tie point, or a matrix)."""
         return _TRANSFORMATION in self.entries or {_PIXEL_SCALE, _TIE_POINTS} <= self.entries.keys()
-
-    @cached_property
-    def has_geo_keys(self) -> bool:
-        """Whether there is a GeoTIFF key directory."""
-        return _GEO_KEYS in self.entries
 
     @cached_property
     def nodata_text(self) -> str | None:
