@@ -31,7 +31,9 @@ class Clients:
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[Clients]:
+async def client(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Clients]:
+    """Yield what makes clients; each asks its first address first."""
+    monkeypatch.setattr("worker.client.random.randrange", lambda _: 0)
     clients = Clients()
     yield clients
     for made in clients.made:
@@ -44,9 +46,8 @@ def nobody() -> str:
 
 
 async def test_a_call_moves_on_from_a_dead_address(client: Clients, orchestrator: Orchestrator, nobody: str) -> None:
-    for _ in range(20):
-        answer = await client([nobody, orchestrator.url]).heartbeats(REQUEST)
-        assert answer.lease_seconds == 20
+    answer = await client([nobody, orchestrator.url]).heartbeats(REQUEST)
+    assert answer.lease_seconds == 20
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
@@ -55,19 +56,21 @@ async def test_a_call_moves_on_from_an_instance_that_cannot_answer(
 ) -> None:
     other = Orchestrator(failing={"heartbeats": status})
     runner = await serve(other)
-    two = client([other.url, orchestrator.url])
-    for _ in range(10):
-        await two.heartbeats(REQUEST)
+    await client([other.url, orchestrator.url]).heartbeats(REQUEST)
     await runner.cleanup()
-    assert len(orchestrator.beats) == 10
+    assert len(orchestrator.beats) == 1
 
 
 async def test_a_call_moves_on_from_an_instance_that_hangs(client: Clients, orchestrator: Orchestrator) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         two = client([f"http://127.0.0.1:{silent.getsockname()[1]}", orchestrator.url], IMPATIENT)
-        for _ in range(10):
-            await two.heartbeats(REQUEST)
-    assert len(orchestrator.beats) == 10
+        await two.heartbeats(REQUEST)
+        await two.heartbeats(REQUEST)
+        silent.settimeout(0)
+        silent.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+    assert len(orchestrator.beats) == 2
 
 
 async def test_without_any_answer_the_call_says_so_and_names_the_addresses(client: Clients, nobody: str) -> None:
