@@ -45,6 +45,7 @@ _REFUSALS: Final = "raster/test_validate_refusals.py::"
 _ACCEPTED: Final = "raster/test_validate_acceptance.py::"
 _COG: Final = "raster/test_create_cog.py::"
 _DELIVERY: Final = "raster/test_delivery.py::"
+_OF_BANDS: Final = "raster/test_nodata_of_bands.py::"
 _CUBE: Final = "raster/test_cube.py::"
 _MEANING: Final = "raster/test_cube_meaning.py::"
 _COLLECTION: Final = "raster/test_collection.py::"
@@ -252,6 +253,16 @@ RULES: Final[tuple[Rule, ...]] = (
         "nodata.unified", "MISSING_UNIFIED", WARNING, "nodata",
         "Pixels of a cube that hold another missing value, or lie outside of the valid range, take the nodata value.",
         _MEANING + "test_whatever_means_missing_becomes_the_nodata_value",
+    ),
+    Rule(
+        "nodata.of_bands", "NODATA_UNIFIED", WARNING, "nodata",
+        "Where a sidecar has nodata that differs by band, or for some alone, pixels of all bands take one value.",
+        _OF_BANDS + "test_nodata_that_differs_by_band_is_unified",
+    ),
+    Rule(
+        "nodata.of_bands_free", "SIDECAR_INVALID", ERROR, "sidecar",
+        "That one value may not be data in any band.",
+        _OF_BANDS + "test_nodata_of_one_band_that_is_data_of_another_is_refused",
     ),
     Rule(
         "nodata.nan", "NODATA_SET_TO_NAN", WARNING, "nodata",

@@ -13,7 +13,7 @@ from rasterio.errors import RasterioIOError
 from rasterio.io import DatasetReader
 from rasterio.windows import Window
 
-from handlers.raster.nodata import equals_nodata
+from handlers.raster.nodata import equals_nodata, unify
 from handlers.raster.tiff import BlockTable
 from handlers.raster.windows import block_windows
 
@@ -83,6 +83,8 @@ class Scan:
     """Valid in at least one band, by mask, alpha or nodata."""
     valid_without_alpha: int = 0
     """The same, taking an alpha band for data."""
+    nodata_clashes: int = 0
+    """Values, over all bands, that are data of their own band but the nodata value of all."""
     nonfinite_pixels: int = 0
     """Values, over all bands, that are NaN or infinite, not nodata, and not masked."""
     minimum: float | None = None
@@ -102,6 +104,8 @@ class ScanRules:
     """Scalar of the band's dtype, or None."""
     has_mask: bool
     alpha_band: int | None
+    nodata_of_bands: tuple[Any, ...] = ()
+    """What each band has for itself, where that differs."""
 
 
 def scan(src: DatasetReader, table: BlockTable, rules: ScanRules, on_window: Callable[[int, int], None]) -> Scan:
@@ -160,12 +164,15 @@ def _name_bad_block(src: DatasetReader, table: BlockTable, window: Window) -> st
 
 
 def _account(result: Scan, data: Array, mask: Mask | None, rules: ScanRules) -> None:
-    bands = data
     if rules.alpha_band is not None:
         alpha = data[rules.alpha_band - 1]
         result.alpha.add(alpha)
-        result.valid_without_alpha += _count_valid(data, _band_validity(data, rules.nodata))
         mask = alpha != 0 if mask is None else mask
+    if rules.nodata_of_bands:
+        result.nodata_clashes += unify(data, rules.nodata_of_bands, rules.nodata)
+    bands = data
+    if rules.alpha_band is not None:
+        result.valid_without_alpha += _count_valid(data, _band_validity(data, rules.nodata))
         bands = np.delete(data, rules.alpha_band - 1, axis=0) if data.shape[0] > 1 else data
     valid = _band_validity(bands, None if mask is not None else rules.nodata)
     if data.dtype.kind == "f":
