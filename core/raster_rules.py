@@ -297,7 +297,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "bands.alpha", "ALPHA_IS_DATA", WARNING, "bands",
-        "A band tagged alpha that is spectral by name or no mask by its values is data.",
+        "A band tagged alpha is data where it is spectral by name, or less than half of what shows is opaque.",
         _ACCEPTED + "test_an_alpha_band_that_is_no_mask_is_data",
     ),
     Rule(

@@ -55,7 +55,7 @@ def _unique(pixels: Array) -> list[int]:
 
 @dataclass(slots=True)
 class AlphaScan:
-    """How mask-like a band is: the share of its extreme values."""
+    """How mask-like a band is: how much of it is opaque."""
 
     zeros: int = 0
     full: int = 0
@@ -70,8 +70,11 @@ class AlphaScan:
 
     @property
     def is_mask_like(self) -> bool:
-        """Nine of ten values say plainly yes or no; the rest may be a soft edge."""
-        return (self.zeros + self.full) >= 0.9 * self.total
+        """At least half of what shows at all is opaque, as in a mosaic with soft edges; hardly any spectral band is.
+
+        Zeros do not count, so it makes no difference how much lies around the picture, and whether it is stored.
+        """
+        return 2 * self.full >= self.total - self.zeros
 
 
 @dataclass(slots=True)
