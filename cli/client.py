@@ -32,13 +32,16 @@ class Client:
         if self._session is not None:
             await self._session.close()
 
-    async def call(self, method: str, url: str, body: Json | None = None) -> Any:
+    async def call(
+        self, method: str, url: str, body: Json | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> Any:
         """Return the JSON answer of one call.
 
         Raises Refused for an answer that is not a success, and Unreachable when there is none.
         """
+        timeout = aiohttp.ClientTimeout(total=timeout_seconds)
         try:
-            async with self._open.request(method, url, json=body, headers=self._headers) as answer:
+            async with self._open.request(method, url, json=body, headers=self._headers, timeout=timeout) as answer:
                 return await _content(answer)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _unreachable(url, error) from error

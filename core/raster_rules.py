@@ -45,6 +45,7 @@ _REFUSALS: Final = "raster/test_validate_refusals.py::"
 _ACCEPTED: Final = "raster/test_validate_acceptance.py::"
 _COG: Final = "raster/test_create_cog.py::"
 _DELIVERY: Final = "raster/test_delivery.py::"
+_OF_BANDS: Final = "raster/test_nodata_of_bands.py::"
 _CUBE: Final = "raster/test_cube.py::"
 _MEANING: Final = "raster/test_cube_meaning.py::"
 _COLLECTION: Final = "raster/test_collection.py::"
@@ -254,6 +255,16 @@ RULES: Final[tuple[Rule, ...]] = (
         _MEANING + "test_whatever_means_missing_becomes_the_nodata_value",
     ),
     Rule(
+        "nodata.of_bands", "NODATA_UNIFIED", WARNING, "nodata",
+        "Where a sidecar has nodata that differs by band, or for some alone, pixels of all bands take one value.",
+        _OF_BANDS + "test_nodata_that_differs_by_band_is_unified",
+    ),
+    Rule(
+        "nodata.of_bands_free", "SIDECAR_INVALID", ERROR, "sidecar",
+        "That one value may not be data in any band.",
+        _OF_BANDS + "test_nodata_of_one_band_that_is_data_of_another_is_refused",
+    ),
+    Rule(
         "nodata.nan", "NODATA_SET_TO_NAN", WARNING, "nodata",
         "Non-finite pixels without a nodata value make NaN the nodata value.",
         _ACCEPTED + "test_nan_without_nodata_becomes_the_nodata_value",
@@ -286,7 +297,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "bands.alpha", "ALPHA_IS_DATA", WARNING, "bands",
-        "A band tagged alpha that is spectral by name or no mask by its values is data.",
+        "A band tagged alpha is data where it is spectral by name, or less than half of what shows is opaque.",
         _ACCEPTED + "test_an_alpha_band_that_is_no_mask_is_data",
     ),
     Rule(

@@ -123,12 +123,14 @@ def report_view(report: Json | None, error: Json | None, processing: str) -> Rep
 def text_of(value: Any) -> str:
     """Return any JSON as one line of plain text, without control and direction characters, cut where it is long."""
     match value:
-        case None | "":
+        case None:
             return "–"
+        case [] | ():
+            return "none"
         case bool():
             return "yes" if value else "no"
         case str():
-            text = value
+            text = value if value.strip() else "–"
         case float() | int():
             text = f"{value:.12g}" if isinstance(value, float) else str(value)
         case list() | tuple():

@@ -184,7 +184,7 @@ class VersionTiler(TilerFactory):  # type: ignore[misc]
     def _shifts(self, admitted: Admitted, src: Reader, x: int, y: int, z: int) -> list[float]:
         """Return by how much to move a version east, in units of its CRS, for what a tile shows of it beyond ±180°."""
         world, tile = self.matrix_set.xy_bbox, self.matrix_set.xy_bounds(x, y, z)
-        turn = turn_of(src.crs, self.matrix_set.rasterio_crs, world.right - world.left)
+        turn = turn_of(src.crs)
         if turn is None:
             return []
         scale = turn / (world.right - world.left)

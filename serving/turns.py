@@ -1,8 +1,10 @@
 """Whole turns around the Earth: the grid of a raster may go on beyond ±180°, tiles of a map never do."""
 
+import functools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from typing import Final
 
 import pyproj
@@ -17,6 +19,9 @@ HALF_TURN: Final = 180.0
 TURN: Final = 360.0
 _ROUNDING: Final = 1e-9
 """Part of a turn that is no overlap."""
+_LONGITUDES: Final = (-179.0, -90.0, -7.0, 0.0, 50.0, 179.0)
+_LATITUDES: Final = (-60.0, 0.0, 70.0)
+"""Where a projection is asked for x."""
 
 
 def shifts(grid: tuple[float, float], tile: tuple[float, float], turn: float) -> list[float]:
@@ -32,11 +37,26 @@ def shifts(grid: tuple[float, float], tile: tuple[float, float], turn: float) ->
     return [turns * turn for turns in range(first, last + 1) if turns]
 
 
-def turn_of(crs: CRS, map_crs: CRS, map_width: float) -> float | None:
-    """Return once around the Earth in units of a CRS, None where x is no longitude."""
-    if crs.is_geographic:
-        return TURN
-    return map_width if crs == map_crs else None
+def turn_of(crs: CRS) -> float | None:
+    """Return once around the Earth in units of a CRS, None where x is no longitude counted from Greenwich."""
+    return TURN if crs.is_geographic else _projected_turn(crs.to_wkt())
+
+
+@functools.lru_cache(maxsize=128)
+def _projected_turn(wkt: str) -> float | None:
+    """Return the turn of a cylindrical projection (Mercator, equal-area, equirectangular), found by its own numbers."""
+    crs = pyproj.CRS.from_wkt(wkt)
+    base = crs.geodetic_crs
+    if base is None or base.prime_meridian is None or base.prime_meridian.longitude:
+        return None
+    longitudes, latitudes = zip(*product(_LONGITUDES, _LATITUDES), strict=True)
+    try:
+        x, _ = pyproj.Transformer.from_crs(base, crs, always_xy=True).transform(longitudes, latitudes)
+    except pyproj.exceptions.ProjError:
+        return None
+    degree = x[-1] / longitudes[-1]
+    off = [abs(there - degree * longitude) for there, longitude in zip(x, longitudes, strict=True)]
+    return TURN * degree if 0 < degree < math.inf and max(off) <= _ROUNDING * x[-1] else None
 
 
 @contextmanager

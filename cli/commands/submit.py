@@ -1,9 +1,10 @@
-"""`geodag submit`: a file through an upload address into the platform, with its progress."""
+"""`geodag submit`: a file through an upload address into the platform, with its progress; or only a look at it."""
 
 import asyncio
+import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,11 +25,15 @@ from cli.client import Client
 from cli.errors import CliError, ExitCode, ProcessingFailed, Refused
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, show
+from cli.report_picture import picture_of
 from cli.target import Target
 from core.ids import asset_id
+from core.report_view import report_view
 
 FINAL_STATES = frozenset({"completed", "failed", "cancelled"})
 WAIT_SECONDS = 20
+CHECK_SECONDS = 150.0
+"""How long a dry run may take; the platform gives up before."""
 PATIENCE_SECONDS = 60.0
 """How long nobody may answer before waiting ends; a platform that restarts takes less."""
 MAX_WAIT_SECONDS = 6 * 3600.0
@@ -50,13 +55,13 @@ class Order:
     refs: Mapping[str, str]
     label: str | None
     title: str | None = None
-    crs: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     access: str = "ouo"
     wait: bool = False
+    dry_run: bool = False
 
     def body(self, container: str, blob: str, label: str) -> Json:
         """Return the submit request."""
-        options = {"crs": self.crs} if self.crs else {}
         return {
             "platform_id": self.platform,
             "platform_refs": dict(self.refs),
@@ -65,7 +70,8 @@ class Order:
             "source": {"container_name": container, "blob_name": blob},
             "title": self.title or self.file.name,
             "access_level": self.access,
-            "options": options,
+            "options": dict(self.options),
+            **({"dry_run": True} if self.dry_run else {}),
         }
 
 
@@ -78,18 +84,52 @@ def submit(
     version_label: Annotated[str | None, typer.Option(help="Default: v1, v2, … by what exists.")] = None,
     title: Annotated[str | None, typer.Option(help="Default: the file's name.")] = None,
     crs: Annotated[str | None, typer.Option(help="Only for a file that carries none, e.g. EPSG:4326.")] = None,
+    override_crs: Annotated[bool, typer.Option("--override-crs", help="--crs replaces what the file says.")] = False,
+    target_crs: Annotated[str | None, typer.Option(help="Resample into it, e.g. EPSG:3857.")] = None,
+    nodata: Annotated[
+        float | None, typer.Option(help="The value of pixels without data, instead of the file's.")
+    ] = None,
+    subdataset: Annotated[
+        str | None,
+        typer.Option(
+            "--subdataset", "--variable", help="Page of a TIFF, variable[:step] of a NetCDF, field of a GRIB."
+        ),
+    ] = None,
+    member: Annotated[str | None, typer.Option(help="Which raster of an archive.")] = None,
     access: Annotated[str, typer.Option(help="ouo or public: a wish, the reviewer decides.")] = "ouo",
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is processed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check it and show the report.")] = False,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Upload a file and submit it; with --wait, show how it is processed."""
+    """Upload a file and submit it; with --wait, show how it is processed, with --dry-run, only what would be said."""
+    said = {"crs": crs, "override_crs": override_crs or None, "target_crs": target_crs, "nodata": _finite(nodata),
+            "subdataset": subdataset, "member": member}  # fmt: skip
+    options = {name: value for name, value in said.items() if value is not None}
     refs = _refs(dataset, resource, ref or [])
-    order = Order(file, platform, refs, version_label, title, crs, access, wait)
+    order = Order(file, platform, refs, version_label, title, options, access, wait, dry_run)
     answer = asyncio.run(_submit(Target.of(home), order))
-    show(answer, key_value_table("Submitted" if not wait else "Processed", _summary(answer)), as_json=as_json)
+    if dry_run:
+        view = report_view(answer["report"], None, "")
+        show(answer, picture_of(view, f"{order.title or file.name}: checked, not submitted"), as_json=as_json)
+        return
+    show(answer, key_value_table(_heading(answer), _summary(answer)), as_json=as_json)
     if answer.get("state") in FINAL_STATES - {"completed"}:
         raise ProcessingFailed(answer)
+
+
+def _finite(nodata: float | None) -> float | None:
+    if nodata is not None and not math.isfinite(nodata):
+        raise WrongCommandLine("--nodata needs a finite number; NaN pixels never count as data, nobody has to say so")
+    return nodata
+
+
+def _heading(answer: Json) -> str:
+    """Return what has happened to a request."""
+    state = answer.get("state")
+    if state == "completed":
+        return "Processed"
+    return f"Processing {state}" if state in FINAL_STATES else "Submitted"
 
 
 def _refs(dataset: str | None, resource: str | None, pairs: list[str]) -> dict[str, str]:
@@ -119,8 +159,9 @@ async def _submit(target: Target, order: Order) -> Json:
         with SubmitDisplay(order) as display:
             address = await _upload(client, target, order, display)
             body = order.body(address["container_name"], address["blob_name"], label)
-            accepted: Json = await client.call("POST", f"{target.urls.gateway}/api/platform/submit", body)
-            if not order.wait:
+            url = f"{target.urls.gateway}/api/platform/submit"
+            accepted: Json = await client.call("POST", url, body, timeout_seconds=CHECK_SECONDS)
+            if order.dry_run or not order.wait:
                 return accepted
             return await wait_for_request(client, target, accepted["request_id"], display)
 

@@ -99,13 +99,13 @@ def _write(
             rewrite(src, plain, facts, plan, ctx.follow("copying pixels"))
         current, page = plain, None
         validity = Validity.MASK if plan.nodata_to_mask else validity
-        steps.append(f"pixels copied with changed {', '.join(plan.rewrite)}")
+        steps.append(f"copied pixel by pixel: {', '.join(plan.rewrite)}")
     if plan.warp_to:
         resample(ctx, current, page, warped, facts, plan, profile, validity, cache_bytes=gdal.WARP_CACHE_BYTES)
         plain.unlink(missing_ok=True)
         current, page = warped, None
-        why = "rotated or GCPs" if facts.orientation is Orientation.ROTATED else "target CRS"
-        steps.append(f"resampled ({profile.warp.name}) because of {why}")
+        why = "to be north-up" if facts.orientation is Orientation.ROTATED else "into the target CRS"
+        steps.append(f"resampled ({profile.warp.name}) {why}")
     ctx.raise_if_cancelled()
     ctx.progress(0, None, "writing the COG")
     with gdal.environment(gdal.COG_CACHE_BYTES), gdal.open_geotiff(current, page) as src:

@@ -15,7 +15,7 @@ from handlers import archives
 from handlers.context import ProcessContext
 from handlers.raster import crs as crs_rules
 from handlers.raster.findings import Findings
-from handlers.raster.nodata import as_json, decide_nodata
+from handlers.raster.nodata import meant
 from handlers.raster.sidecar_names import role_of
 from handlers.raster.sidecars import Beside, Said, assemble, beside
 from handlers.raster.sniff import Kind, sniff
@@ -169,8 +169,13 @@ def _counter(ctx: ProcessContext, total: int) -> Callable[[int], None]:
     return on_bytes
 
 
-def note_delivery(delivered: Delivered, said: Said | None, src: DatasetReader, findings: Findings) -> None:
-    """Say what was read beside the file, and what of it does not count because the file says otherwise."""
+def note_delivery(
+    delivered: Delivered, said: Said | None, src: DatasetReader, nodata_text: str | None, findings: Findings
+) -> None:
+    """Say what was read beside the file, and what of it does not count because the file says otherwise.
+
+    `nodata_text` is nodata as the file itself has it.
+    """
     if delivered.cube:
         delivered.cube.note(findings)
     elif delivered.member is not None:
@@ -190,14 +195,11 @@ def note_delivery(delivered: Delivered, said: Said | None, src: DatasetReader, f
             "SIDECAR_IGNORED", "the file has a CRS of its own, it wins over the sidecar", field="sidecar",
             was=crs_rules.describe(said.crs), now=crs_rules.describe(own),
         )  # fmt: skip
-    if said.nodata is not None and src.nodata is not None and not _same_nodata(said.nodata, src):
+    told = [text for text in said.nodata if text is not None]
+    if nodata_text is not None and any(
+        meant(text, src.dtypes[0]) != meant(nodata_text, src.dtypes[0]) for text in told
+    ):
         findings.warn(
             "SIDECAR_IGNORED", "the file has a nodata value of its own, it wins over the sidecar", field="sidecar",
-            was=said.nodata[:40], now=as_json(src.nodata),
+            was=" and ".join(dict.fromkeys(told))[:40], now=nodata_text[:40],
         )  # fmt: skip
-
-
-def _same_nodata(text: str, src: DatasetReader) -> bool:
-    """Return whether text of a sidecar means the nodata value of a file, in the dtype of its pixels."""
-    theirs = decide_nodata(src.dtypes[0], text, None, Findings()).value
-    return theirs == decide_nodata(src.dtypes[0], str(src.nodata), None, Findings()).value

@@ -100,6 +100,9 @@ class RasterFacts(Document):
     masked_alpha: int | None = Field(
         default=None, exclude_if=is_empty, description="Band, from 1, that is alpha beside a mask, which wins."
     )
+    nodata_of_bands: tuple[NodataValue, ...] = Field(
+        default=(), exclude_if=is_empty, description="What each band has for itself, where that differs from nodata."
+    )
 
     @field_validator("nodata", "file_nodata")
     @classmethod

@@ -1,6 +1,7 @@
 """What the header of an open raster says, checked against the rules."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,21 +42,21 @@ class Header:
 def read_header(
     src: DatasetReader,
     page: Directory,
-    nodata_text: str | None,
+    nodata_texts: Sequence[str | None],
     options: Options,
     raw: RasterOptions,
     findings: Findings,
 ) -> Header | None:
     """Return what the header says; None when an error was recorded that leaves nothing to go on with.
 
-    `nodata_text` is nodata as the file, or a sidecar where the file says nothing, has it.
+    `nodata_texts` are nodata of all bands as the file has it, or of each as a sidecar does where the file says nothing.
     """
     plain = _check_dtype(src, findings)
     place = read_georeferencing(src, page, options, findings, override_crs=raw.override_crs)
     if not plain or place is None:
         return None
     dtype = src.dtypes[0]
-    nodata = decide_nodata(dtype, nodata_text, raw.nodata, findings)
+    nodata = decide_nodata(dtype, nodata_texts, raw.nodata, findings)
     has_palette = src.count == 1 and src.colorinterp[0] is ColorInterp.palette
     _check_scales(src, findings)
     _check_lossy(src, options, findings, has_palette=has_palette)

@@ -9,6 +9,7 @@ from core.handler_models import RasterOptions
 from handlers.raster.facts import NodataValue, RasterType, Validity
 from handlers.raster.findings import Findings
 from handlers.raster.header import Header
+from handlers.raster.nodata import spelled
 from handlers.raster.options import LOSSY, Options
 from handlers.raster.scan import Scan
 from handlers.raster.types import Evidence, contradiction, detect_type, is_spectral
@@ -21,6 +22,7 @@ class PixelFacts:
     """Fields of `RasterFacts` that only the pixels can tell."""
 
     nodata: NodataValue
+    nodata_of_bands: tuple[NodataValue, ...]
     validity: Validity
     alpha_is_data: bool
     alpha_to_mask: int | None
@@ -64,6 +66,9 @@ def judge_pixels(
             "NODATA_IGNORED", f"the file has a mask and nodata {nodata}; the mask wins", field="nodata", was=nodata
         )
         nodata = None
+    of_bands = header.nodata.of_bands if validity is Validity.NODATA else ()
+    if of_bands:
+        _note_unified(of_bands, nodata, scanned, findings)
     nonfinite = scanned.nonfinite_pixels if scanned else 0
     if nonfinite and validity in (Validity.ALL, Validity.NODATA):
         nodata, validity = _nodata_for_nonfinite(nodata, nonfinite, findings), Validity.NODATA
@@ -81,7 +86,9 @@ def judge_pixels(
         )
     raster_type, evidence = _type(src, header, scanned, options, name, findings, has_alpha=has_alpha)
     masked_alpha = header.alpha_band if validity is Validity.MASK and has_alpha else None
-    return PixelFacts(nodata, validity, alpha_is_data, alpha_to_mask, masked_alpha, nonfinite, raster_type, evidence)
+    return PixelFacts(
+        nodata, of_bands, validity, alpha_is_data, alpha_to_mask, masked_alpha, nonfinite, raster_type, evidence
+    )
 
 
 def _alpha_is_data(src: DatasetReader, header: Header, scanned: Scan | None, findings: Findings) -> bool:
@@ -117,6 +124,25 @@ def _validity(header: Header, *, has_alpha: bool) -> Validity:
     if has_alpha:
         return Validity.ALPHA
     return Validity.ALL if header.nodata.value is None else Validity.NODATA
+
+
+def _note_unified(
+    of_bands: tuple[NodataValue, ...], nodata: NodataValue, scanned: Scan | None, findings: Findings
+) -> None:
+    """Say that bands share one nodata value from now on; refuse what would lose data by it."""
+    differ = f"the sidecar has nodata {spelled(of_bands)} for different bands"
+    if scanned is not None and scanned.nodata_clashes:
+        findings.reject(
+            "SIDECAR_INVALID",
+            "sidecar",
+            f"{differ}; all would have to take {nodata}, which {scanned.nodata_clashes} pixels hold as data",
+            value=nodata,
+            remediation="Send bands with one nodata value that no data has, or state it in options.nodata.",
+        )
+        return
+    findings.warn(
+        "NODATA_UNIFIED", f"{differ}; those pixels became {nodata}", field="nodata", was=list(of_bands), now=nodata
+    )
 
 
 def _nodata_for_nonfinite(nodata: NodataValue, count: int, findings: Findings) -> NodataValue:

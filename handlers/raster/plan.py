@@ -15,7 +15,7 @@ class Plan:
     """The steps, in this order: rewrite (exact, pixel by pixel), warp (resampled), COG."""
 
     rewrite: tuple[str, ...]
-    """Why a plain copy is written first; empty when the source can be copied as it is."""
+    """What is different in a plain copy that is written first, in words; empty when the source can stay as it is."""
     warp_to: str | None
     """WKT2 to resample into, None when pixels stay where they are."""
     final_crs: str
@@ -31,7 +31,7 @@ def make_plan(facts: RasterFacts, target_crs: CRS | None, profile: CogProfile) -
     final = target_crs if elsewhere and target_crs is not None else source_crs
     warp = elsewhere or facts.orientation is Orientation.ROTATED
     return Plan(
-        rewrite=tuple(_reasons(facts, nodata_to_mask=to_mask, warp=warp)),
+        rewrite=tuple(_changes(facts, nodata_to_mask=to_mask, warp=warp)),
         warp_to=crs_rules.wkt2(crs_rules.horizontal(final)) if warp else None,
         final_crs=crs_rules.wkt2(final),
         nodata_to_mask=to_mask,
@@ -53,19 +53,21 @@ def _same_place(left: CRS, right: CRS) -> bool:
     return crs_rules.equal(left, right) or crs_rules.equal(crs_rules.horizontal(left), right)
 
 
-def _reasons(facts: RasterFacts, *, nodata_to_mask: bool, warp: bool) -> list[str]:
-    reasons = {
-        "sidecars": bool(facts.sidecars),
-        "crs": facts.crs_source is CrsSource.SUBMIT,
-        "orientation": facts.orientation is Orientation.FLIPPED,
-        "longitude": bool(facts.longitude_shift or facts.roll_columns),
-        "nodata": facts.nodata != facts.file_nodata or (facts.nodata is None and facts.nodata_tag is not None),
-        "nonfinite": facts.nonfinite_pixels > 0 and facts.validity in (Validity.NODATA, Validity.MASK),
-        "alpha": facts.alpha_is_data
+def _changes(facts: RasterFacts, *, nodata_to_mask: bool, warp: bool) -> list[str]:
+    changes = {
+        "sidecars taken in": bool(facts.sidecars),
+        "CRS of the submit set": facts.crs_source is CrsSource.SUBMIT,
+        "flipped north-up": facts.orientation is Orientation.FLIPPED,
+        "longitudes moved": bool(facts.longitude_shift or facts.roll_columns),
+        "nodata value set right": facts.nodata != facts.file_nodata
+        or (facts.nodata is None and facts.nodata_tag is not None),
+        "NaN and infinity made missing": facts.nonfinite_pixels > 0
+        and facts.validity in (Validity.NODATA, Validity.MASK),
+        "alpha band set right": facts.alpha_is_data
         or facts.hides_alpha
         or facts.alpha_to_mask is not None
         or (warp and facts.masked_alpha is not None),
-        "statistics": facts.stale_statistics,
-        "mask": nodata_to_mask,
+        "old statistics left out": facts.stale_statistics,
+        "nodata made a mask": nodata_to_mask,
     }
-    return [reason for reason, holds in reasons.items() if holds]
+    return [change for change, holds in changes.items() if holds]

@@ -20,7 +20,7 @@ from rasterio.windows import Window
 
 from handlers.raster.crs import to_rasterio
 from handlers.raster.facts import Orientation, RasterFacts, Validity
-from handlers.raster.nodata import carried, equals_nodata, in_dtype
+from handlers.raster.nodata import carried, equals_nodata, in_dtype, unify
 from handlers.raster.plan import Plan, final_transform
 from handlers.raster.profiles import BLOCK_SIZE
 from handlers.raster.windows import block_windows, row_windows
@@ -239,6 +239,8 @@ def _read_piece(src: DatasetReader, there: Window, facts: RasterFacts, *, to_mas
     elif facts.validity is Validity.MASK:
         mask = src.read_masks(1, window=there)
     nodata = in_dtype(facts.nodata, facts.dtype)
+    if facts.nodata_of_bands:
+        unify(data, [in_dtype(value, facts.dtype) for value in facts.nodata_of_bands], nodata)
     if nodata is not None and data.dtype.kind == "f" and facts.nonfinite_pixels:
         data[~np.isfinite(data)] = nodata
     if mask is not None and facts.nonfinite_pixels:

@@ -13,7 +13,7 @@ from rasterio.errors import RasterioIOError
 from rasterio.io import DatasetReader
 from rasterio.windows import Window
 
-from handlers.raster.nodata import equals_nodata
+from handlers.raster.nodata import equals_nodata, unify
 from handlers.raster.tiff import BlockTable
 from handlers.raster.windows import block_windows
 
@@ -55,7 +55,7 @@ def _unique(pixels: Array) -> list[int]:
 
 @dataclass(slots=True)
 class AlphaScan:
-    """How mask-like a band is: the share of its extreme values."""
+    """How mask-like a band is: how much of it is opaque."""
 
     zeros: int = 0
     full: int = 0
@@ -70,8 +70,11 @@ class AlphaScan:
 
     @property
     def is_mask_like(self) -> bool:
-        """Nine of ten values say plainly yes or no; the rest may be a soft edge."""
-        return (self.zeros + self.full) >= 0.9 * self.total
+        """At least half of what shows at all is opaque, as in a mosaic with soft edges; hardly any spectral band is.
+
+        Zeros do not count, so it makes no difference how much lies around the picture, and whether it is stored.
+        """
+        return 2 * self.full >= self.total - self.zeros
 
 
 @dataclass(slots=True)
@@ -83,6 +86,8 @@ class Scan:
     """Valid in at least one band, by mask, alpha or nodata."""
     valid_without_alpha: int = 0
     """The same, taking an alpha band for data."""
+    nodata_clashes: int = 0
+    """Values, over all bands, that are data of their own band but the nodata value of all."""
     nonfinite_pixels: int = 0
     """Values, over all bands, that are NaN or infinite, not nodata, and not masked."""
     minimum: float | None = None
@@ -102,6 +107,8 @@ class ScanRules:
     """Scalar of the band's dtype, or None."""
     has_mask: bool
     alpha_band: int | None
+    nodata_of_bands: tuple[Any, ...] = ()
+    """What each band has for itself, where that differs."""
 
 
 def scan(src: DatasetReader, table: BlockTable, rules: ScanRules, on_window: Callable[[int, int], None]) -> Scan:
@@ -160,12 +167,15 @@ def _name_bad_block(src: DatasetReader, table: BlockTable, window: Window) -> st
 
 
 def _account(result: Scan, data: Array, mask: Mask | None, rules: ScanRules) -> None:
-    bands = data
     if rules.alpha_band is not None:
         alpha = data[rules.alpha_band - 1]
         result.alpha.add(alpha)
-        result.valid_without_alpha += _count_valid(data, _band_validity(data, rules.nodata))
         mask = alpha != 0 if mask is None else mask
+    if rules.nodata_of_bands:
+        result.nodata_clashes += unify(data, rules.nodata_of_bands, rules.nodata)
+    bands = data
+    if rules.alpha_band is not None:
+        result.valid_without_alpha += _count_valid(data, _band_validity(data, rules.nodata))
         bands = np.delete(data, rules.alpha_band - 1, axis=0) if data.shape[0] > 1 else data
     valid = _band_validity(bands, None if mask is not None else rules.nodata)
     if data.dtype.kind == "f":

@@ -20,7 +20,7 @@ from core.errors import ParameterInvalid
 from handlers.raster import crs as crs_rules
 from handlers.raster.findings import Findings
 from handlers.raster.limits import LIMITS
-from handlers.raster.nodata import parse_nodata
+from handlers.raster.nodata import as_json, parse_nodata
 from handlers.raster.sidecar_names import names_beside, role_of
 from handlers.raster.sniff import Kind, sniff
 from handlers.raster.tiff import Directory, HeaderError, read_directories
@@ -56,7 +56,8 @@ class Said:
     crs: CRS | None = None
     transform: tuple[float, ...] | None = None
     """a..f of the affine, as GDAL's GeoTransform orders them: c a b f d e."""
-    nodata: str | None = None
+    nodata: tuple[str | None, ...] = ()
+    """Of each band, None where it has none; empty when no band has any."""
     document: Element | None = None
 
 
@@ -159,27 +160,21 @@ def _read_aux(path: Path, bands: int, said: Said, findings: Findings) -> None:
     said.nodata = _nodata_of(path, root, bands, findings)
 
 
-def _nodata_of(path: Path, root: Element, bands: int, findings: Findings) -> str | None:
-    """Return the nodata value of all bands, None without any; a GeoTIFF has room for one, so others would be lost."""
-    said = [
-        (band.get("band", "").strip().lstrip("0"), text)
-        for band in root.iterfind("PAMRasterBand")
-        if (text := (band.findtext("NoDataValue") or "").strip())
-    ]
-    values = [parse_nodata(text) for _, text in said]
-    if None in values:
-        _invalid(path, "its NoDataValue is no number", findings)
-    if not said:
-        return None
-    told = {number for number, _ in said}
-    if strange := sorted(told - {str(number) for number in range(1, bands + 1)}):
+def _nodata_of(path: Path, root: Element, bands: int, findings: Findings) -> tuple[str | None, ...]:
+    """Return the nodata text of each band, empty when there is none at all."""
+    said: dict[str, str] = {}
+    for band in root.iterfind("PAMRasterBand"):
+        number, text = band.get("band", "").strip().lstrip("0"), (band.findtext("NoDataValue") or "").strip()
+        if not text:
+            continue
+        if parse_nodata(text) is None:
+            _invalid(path, "its NoDataValue is no number", findings)
+        if as_json(parse_nodata(said.setdefault(number, text))) != as_json(parse_nodata(text)):
+            _invalid(path, f"it has nodata {said[number]} and {text} for one band"[:200], findings)
+    numbers = [str(number) for number in range(1, bands + 1)]
+    if strange := sorted(said.keys() - set(numbers)):
         _invalid(path, f"it has nodata for band {strange[0][:20]!r}, the raster has {bands} band(s)", findings)
-    if len({"nan" if math.isnan(value) else value for value in values if value is not None}) > 1:
-        different = " and ".join(dict.fromkeys(text for _, text in said))
-        _invalid(path, f"its bands have different nodata values, {different}"[:200], findings)
-    if len(told) < bands:
-        _invalid(path, f"it has nodata {said[0][1]} for {len(told)} of {bands} bands alone", findings)
-    return said[0][1]
+    return tuple(map(said.get, numbers)) if said else ()
 
 
 def _six_numbers(text: str) -> tuple[float, ...]:

@@ -21,6 +21,7 @@ from handlers.raster.findings import Findings
 from handlers.raster.foresight import foresee
 from handlers.raster.header import Header, read_header
 from handlers.raster.limits import LIMITS, RasterLimits
+from handlers.raster.nodata import in_dtype
 from handlers.raster.options import Options, check_options
 from handlers.raster.pixels import PixelFacts, judge_pixels
 from handlers.raster.plan import make_plan
@@ -72,8 +73,8 @@ def _examine(
     page, chosen = _check_tiff(delivered.path, None if delivered.cube else params.options.subdataset, LIMITS, findings)
     path, said = completed(ctx, delivered, page, findings)
     with gdal.environment(sidecars=said is not None), _open(path, chosen, findings) as src:
-        note_delivery(delivered, said, src, findings)
-        nodata = said.nodata if said and page.nodata_text is None else page.nodata_text
+        note_delivery(delivered, said, src, page.nodata_text, findings)
+        nodata = said.nodata if said and said.nodata and page.nodata_text is None else (page.nodata_text,)
         header = read_header(src, page, nodata, options, params.options, findings)
         findings.raise_if_rejected()
         assert header is not None
@@ -210,7 +211,8 @@ def _sha256(ctx: ProcessContext, source: Path) -> str:
 
 
 def _read_all(ctx: ProcessContext, src: DatasetReader, page: Directory, header: Header, findings: Findings) -> Scan:
-    rules = ScanRules(header.nodata_scalar, header.has_mask, header.alpha_band)
+    own = () if header.has_mask else tuple(in_dtype(value, src.dtypes[0]) for value in header.nodata.of_bands)
+    rules = ScanRules(header.nodata_scalar, header.has_mask, header.alpha_band, own)
     try:
         return scan(src, page.blocks, rules, ctx.follow("reading every block"))
     except (BlockUnreadable, RasterioIOError) as exc:

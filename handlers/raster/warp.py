@@ -27,7 +27,7 @@ from rasterio.windows import Window
 
 from core.errors import DataError
 from handlers.raster.crs import to_rasterio
-from handlers.raster.facts import Orientation, RasterFacts, Validity
+from handlers.raster.facts import Orientation, RasterFacts, RasterType, Validity
 from handlers.raster.limits import LIMITS
 from handlers.raster.nodata import EXACT_IN_DOUBLE, carried
 from handlers.raster.plan import final_transform
@@ -115,6 +115,7 @@ def target_grid(
         "resampling": resampling,
         "warp_mem_limit": WARP_MEMORY_MB,
         "init_dest_nodata": True,
+        "UNIFIED_SRC_NODATA": "YES" if _is_colour(facts) else "NO",
         **gcp_settings(src, facts),
     }
     try:
@@ -161,6 +162,12 @@ def _nodata(facts: RasterFacts, validity: Validity) -> float | int | None:
     if validity is Validity.ALL and facts.dtype.startswith("float"):
         return float("nan")
     return carried(facts.nodata, facts.dtype) if validity is Validity.NODATA else None
+
+
+def _is_colour(facts: RasterFacts) -> bool:
+    """Return whether nodata is a colour, missing where all bands have it; of others each band has holes of its own."""
+    whole = not facts.dtype.startswith("float") and not facts.nodata_of_bands
+    return whole and facts.raster_type in (RasterType.RGB, RasterType.RGBA, RasterType.NIR)
 
 
 def _has_mask(facts: RasterFacts, validity: Validity) -> bool:

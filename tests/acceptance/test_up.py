@@ -126,6 +126,8 @@ def test_refusals_are_readable_and_give_an_exit_code(terminal: Terminal, tmp_pat
     text.write_text("this is no raster\n")
     printed = terminal.run("submit", str(text), "--dataset", "text", "--resource", "r", "--wait", expect=4)
     assert "RASTER_UNREADABLE" in printed
+    printed = terminal.run("submit", str(text), "--dataset", "text", "--resource", "s", "--dry-run", expect=1)
+    assert "RASTER_UNREADABLE" in printed
     printed = terminal.run("submit", str(text), "--dataset", "text", expect=1)
     assert "PARAMETER_MISSING" in printed
     assert "resource_id" in printed

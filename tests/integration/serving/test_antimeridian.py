@@ -24,8 +24,16 @@ GRIDS = {
     "-182..-178": ("EPSG:4326", from_origin(-182, -10, 0.01, 0.01)),
     "182..186, wholly beyond": ("EPSG:4326", from_origin(182, -10, 0.01, 0.01)),
     "Mercator": ("EPSG:3857", from_origin(19_837_508, -1_000_000, 1000, 1000)),
+    "World Mercator": ("EPSG:3395", from_origin(19_837_508, -1_000_000, 1000, 1000)),
+    "equirectangular, westward": ("EPSG:4087", from_origin(-20_237_508, -1_000_000, 1000, 1000)),
+    "equal area": ("EPSG:6933", from_origin(17_167_530, -1_000_000, 1000, 1000)),
     "UTM 60S": ("EPSG:32760", from_origin(640_000, 8_300_000, 1000, 1000)),
 }
+TURNS = {
+    "EPSG:4326": 360.0, "EPSG:3857": 2 * EARTH_HALF, "EPSG:3395": 2 * EARTH_HALF, "EPSG:4087": 2 * EARTH_HALF,
+    "EPSG:6933": 2 * 17367530.445161372, "EPSG:32760": 0.0,
+}  # fmt: skip
+"""Once around the Earth by the grids' CRS: 2 π a, and shorter where the standard parallels are 30°."""
 BOTH_SIDES = {name: name != "182..186, wholly beyond" for name in GRIDS}
 
 
@@ -44,12 +52,9 @@ def expected(crs: str, transform: Affine, z: int, x: int, y: int) -> NDArray[np.
     mercator_y = EARTH_HALF - (y * 256 + np.arange(256) + 0.5) * pixel
     across, down = np.meshgrid(mercator_x, mercator_y)
     found = np.full((256, 256), np.nan)
-    for turns in (-1, 0, 1) if crs != "EPSG:32760" else (0,):
-        if crs == "EPSG:3857":
-            to_x, to_y = across + turns * 2 * EARTH_HALF, down
-        else:
-            to_x, to_y = Transformer.from_crs("EPSG:3857", crs, always_xy=True).transform(across, down)
-            to_x = to_x + turns * 360
+    for turns in (-1, 0, 1):
+        to_x, to_y = Transformer.from_crs("EPSG:3857", crs, always_xy=True).transform(across, down)
+        to_x = to_x + turns * TURNS[crs]
         near = np.isfinite(to_x) & np.isfinite(to_y)
         columns, rows = (
             np.floor(place) for place in ~transform @ (np.where(near, to_x, 1e12), np.where(near, to_y, 1e12))
@@ -136,9 +141,8 @@ def test_the_tilejson_stays_within_the_earth_and_suits_the_pixels(
     assert south < latitude < north
     assert zoom == document["minzoom"]
     x, y = Transformer.from_crs("EPSG:4326", crs, always_xy=True).transform(longitude, latitude)
-    turn = {"EPSG:4326": 360.0, "EPSG:3857": 2 * EARTH_HALF}.get(crs, 0.0)
     left, bottom, right, top = array_bounds(SIZE[1], SIZE[0], transform)
-    assert any(left < x + turns * turn < right for turns in (-1, 0, 1))
+    assert any(left < x + turns * TURNS[crs] < right for turns in (-1, 0, 1))
     assert bottom < y < top
     metres = abs(transform.a) * (111_320 if crs == "EPSG:4326" else 1)
     assert abs(document["maxzoom"] - math.log2(2 * EARTH_HALF / 256 / metres)) <= 1

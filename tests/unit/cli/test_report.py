@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from cli.commands.report import picture_of
+from cli.report_picture import picture_of
 from core.report_view import report_view
 from tests.unit.core.test_report_view import REPORT
 

@@ -43,6 +43,13 @@ def test_a_report_is_arranged_with_warnings_before_the_rest() -> None:
     assert view.steps == ("resampled", "COG written")
 
 
+def test_a_raster_without_overviews_has_none_and_no_cell_is_blank() -> None:
+    compared = [{"name": "crs_code", "before": "", "after": None}, {"name": "", "before": [], "after": " "}]
+    view = report_view({"cog": {"compression": "deflate", "overviews": []}, "compared": compared}, None, "completed")
+    assert ("overviews", "none") in view.facts
+    assert [(row.name, row.before, row.after) for row in view.compared] == [("CRS", "–", "–"), ("–", "none", "–")]
+
+
 def test_a_failed_version_shows_its_error_and_one_under_way_that_nothing_is_known() -> None:
     error = {"code": "CRS_MISSING", "message": "none", "field": "crs", "remediation": "State it.", "user_fixable": True}
     failed = report_view(None, error, "failed")
@@ -63,6 +70,12 @@ def test_a_report_of_any_shape_is_shown(report: dict[str, Any]) -> None:
     ("value", "shown"),
     [
         (None, "–"),
+        ("", "–"),
+        (" \u3000\n", "–"),
+        ([], "none"),
+        ((), "none"),
+        ({}, "{}"),
+        (["", []], "–, none"),
         (True, "yes"),
         (0.1 + 0.2, "0.3"),
         ([1, [2, "a"]], "1, 2, a"),

@@ -1,8 +1,11 @@
 """Grids beyond ±180° are found by tiles, and told to map clients in numbers that these understand."""
 
-import pytest
+import math
 
-from serving.turns import bounds_on_map, shifts
+import pytest
+from rasterio.crs import CRS
+
+from serving.turns import bounds_on_map, shifts, turn_of
 
 WORLD = (-180.0, 180.0)
 WEST_EDGE = (-180.0, -177.1875)
@@ -27,6 +30,29 @@ def test_a_grid_moves_by_whole_turns_that_reach_the_tile(
     grid: tuple[float, float], tile: tuple[float, float], expected: list[float]
 ) -> None:
     assert sorted(shifts(grid, tile, 360.0)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("crs", "expected"),
+    [
+        ("EPSG:4326", 360),
+        ("EPSG:3857", 2 * math.pi * 6378137),
+        ("EPSG:3395", 2 * math.pi * 6378137),
+        ("EPSG:4087", 2 * math.pi * 6378137),
+        ("EPSG:6933", 2 * 17367530.445161372),
+        ("+proj=mill +R=6371000 +units=km", 2 * math.pi * 6371),
+        ("EPSG:32633", None),
+        ("EPSG:3035", None),
+        ("EPSG:3413", None),
+        ("ESRI:54009", None),
+        ("EPSG:8857", None),
+        ("EPSG:3832", None),
+        ("+proj=merc +x_0=5 +datum=WGS84", None),
+        ("+proj=merc +a=6378137 +b=6378137 +pm=paris", None),
+    ],
+)
+def test_projections_whose_x_is_longitude_have_a_turn(crs: str, expected: float | None) -> None:
+    assert turn_of(CRS.from_user_input(crs)) == (None if expected is None else pytest.approx(expected, rel=1e-9))
 
 
 @pytest.mark.parametrize(

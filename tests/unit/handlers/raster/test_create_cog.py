@@ -9,6 +9,7 @@ import rasterio
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rasterio.control import GroundControlPoint
+from rasterio.crs import CRS
 from rasterio.enums import ColorInterp
 from rasterio.transform import Affine, from_origin
 from rasterio.warp import transform as transform_points
@@ -102,7 +103,25 @@ def test_the_report_tells_what_was_noticed_and_compares_before_and_after(raster:
     assert compared["transform"] == ([10, 0, 5e5, 0, 10, 4649000], [10, 0, 5e5, 0, -10, 4649600])
     assert compared["height"] == (60, 60)
     assert report["cog"] == {"compression": "deflate", "overviews": []}
-    assert len(report["steps"]) == 2
+    assert report["steps"] == ["copied pixel by pixel: flipped north-up", "COG written with deflate, overviews average"]
+
+
+@pytest.mark.parametrize(
+    ("transform", "options", "step"),
+    [
+        (ORIGIN, {"target_crs": "EPSG:3857"}, "resampled (bilinear) into the target CRS"),
+        (ORIGIN * Affine.rotation(30), {}, "resampled (bilinear) to be north-up"),
+        (ORIGIN, {"nodata": 251}, "copied pixel by pixel: nodata value set right"),
+    ],
+)
+def test_steps_say_what_was_done(raster: RasterPath, transform: Affine, options: dict[str, Any], step: str) -> None:
+    assert step in raster.make(raster.write(pattern(60, 45), transform=transform), **options).output["report"]["steps"]
+
+
+def test_a_step_names_sidecars_as_what_was_taken_in(raster: RasterPath) -> None:
+    source = raster.write(pattern(60, 45), crs=None)
+    source.with_suffix(".prj").write_text(CRS.from_epsg(32633).to_wkt())
+    assert raster.make(source).output["report"]["steps"][0] == "copied pixel by pixel: sidecars taken in"
 
 
 def test_metadata_that_stays_true_is_kept(raster: RasterPath) -> None:

@@ -15,7 +15,7 @@ from rasterio.transform import from_origin
 
 from handlers import archives
 from handlers.raster import crs as crs_rules
-from tests.support.raster_path import ORIGIN, UTM33, RasterPath, pattern, pixels, stack
+from tests.support.raster_path import ORIGIN, UTM33, RasterPath, pattern, pixels
 
 PRJ = pyproj.CRS.from_epsg(32633).to_wkt("WKT1_ESRI")
 WORLD = "10\n0\n0\n-10\n500005\n4649771\n"
@@ -241,65 +241,6 @@ def test_broken_and_hostile_sidecars_are_refused(raster: RasterPath, name: str, 
     source.with_name(name).write_text(content)
     refusal = raster.rejection(source).detail
     assert (refusal.code, refusal.field, refusal.value) == ("SIDECAR_INVALID", "sidecar", name)
-
-
-def _aux_of(*nodata: str) -> str:
-    bands = [
-        f"<PAMRasterBand band='{number}'>{f'<NoDataValue>{text}</NoDataValue>' if text else ''}</PAMRasterBand>"
-        for number, text in enumerate(nodata, 1)
-    ]
-    return f"<PAMDataset>{''.join(bands)}</PAMDataset>"
-
-
-@pytest.mark.parametrize(
-    ("nodata", "why"),
-    [
-        (["-1", "-2"], "different nodata values, -1 and -2"),
-        (["nan", "-2"], "different nodata values, nan and -2"),
-        (["-1", ""], "nodata -1 for 1 of 2 bands"),
-        (["-1"], "nodata -1 for 1 of 2 bands"),
-    ],
-)
-def test_nodata_that_holds_for_some_bands_alone_is_refused(raster: RasterPath, nodata: list[str], why: str) -> None:
-    """A GeoTIFF has one value for all bands: what is nodata in one would be valid, or the other way round."""
-    source = raster.write(stack(2, 20, 30, "float32"))
-    source.with_name("source.tif.aux.xml").write_text(_aux_of(*nodata))
-    refusal = raster.rejection(source).detail
-    assert (refusal.code, refusal.field) == ("SIDECAR_INVALID", "sidecar")
-    assert why in refusal.message
-
-
-@pytest.mark.parametrize("number", ["3", "7", "0", "x", "", "9" * 5000])
-def test_nodata_of_a_band_that_is_none_is_not_taken_for_that_of_another(raster: RasterPath, number: str) -> None:
-    source = raster.write(stack(2, 20, 30, "float32"))
-    more = f"<PAMRasterBand band='{number}'><NoDataValue>-1</NoDataValue></PAMRasterBand></PAMDataset>"
-    source.with_name("source.tif.aux.xml").write_text(_aux_of("-1").replace("</PAMDataset>", more))
-    refusal = raster.rejection(source).detail
-    assert (refusal.code, refusal.field) == ("SIDECAR_INVALID", "sidecar")
-    assert "the raster has 2 band(s)" in refusal.message
-
-
-def test_a_band_told_twice_is_one_band(raster: RasterPath) -> None:
-    source = raster.write(stack(2, 20, 30, "float32"))
-    source.with_name("source.tif.aux.xml").write_text(_aux_of("-1", "-1").replace("band='2'", "band='1'"))
-    assert "nodata -1 for 1 of 2 bands" in raster.rejection(source).detail.message
-
-
-@pytest.mark.parametrize(
-    ("text", "warned"), [("-2", ["SIDECAR_IGNORED"]), ("nan", ["SIDECAR_IGNORED"]), ("-1.0", []), ("-1", [])]
-)
-def test_the_own_nodata_of_a_file_wins_over_its_sidecar(raster: RasterPath, text: str, warned: list[str]) -> None:
-    source = raster.write(stack(2, 20, 30, "float32"), nodata=-1)
-    source.with_name("source.tif.aux.xml").write_text(_aux_of(text, text))
-    assert [f.code for f in raster.validate(source).findings if f.code == "SIDECAR_IGNORED"] == warned
-    assert raster.make(source).facts["nodata"] == -1
-
-
-@pytest.mark.parametrize("nodata", [["-1", "-1.0"], ["nan", "NaN"], ["-1e0", "-1"]])
-def test_one_value_in_several_spellings_is_one(raster: RasterPath, nodata: list[str]) -> None:
-    source = raster.write(stack(2, 20, 30, "float32"))
-    source.with_name("source.tif.aux.xml").write_text(_aux_of(*nodata))
-    assert raster.make(source).facts["nodata"] in (-1.0, "nan")
 
 
 def test_a_mask_of_another_raster_is_refused(raster: RasterPath) -> None:

@@ -58,6 +58,23 @@ def test_text_of_few_digits_means_the_smallest_float(raster: RasterPath, text: s
     assert pixels(made.path)[0, 10, 5] == np.float32(-LARGEST32)
 
 
+@pytest.mark.parametrize(("text", "nodata"), [("-9.999e3", -9999), ("-9999.0", -9999), ("1.0e6", 1_000_000)])
+def test_whole_numbers_are_nodata_however_they_are_spelled(raster: RasterPath, text: str, nodata: int) -> None:
+    """GDAL would find -9, -9999 and 1: the COG has to say what was meant, be it copied or made anew."""
+    array = pattern(600, 640, "int64", low=1)
+    array[10:20, 5:25] = nodata
+    source = raster.make(raster.write(array, transform=ORIGIN, nodata=-1)).path
+    data = source.read_bytes()
+    source.write_bytes(data + text.encode() + b"\0")
+    _point_nodata_at(source, len(data), len(text) + 1)
+    made = raster.make(source)
+    assert "NODATA_DROPPED" not in made.codes
+    assert pixels(made.path)[0, 10, 5] == nodata
+    with rasterio.open(made.path) as cog:
+        assert cog.nodata == nodata
+        assert (cog.read_masks(1) == 0).sum() == 200
+
+
 def _point_nodata_at(path: Any, offset: int, length: int) -> None:
     """Let tag 42113 of a little-endian TIFF lie at the end of the file."""
     data = bytearray(path.read_bytes())

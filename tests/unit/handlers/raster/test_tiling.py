@@ -44,6 +44,20 @@ class Source:
     array: Array
     settings: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
+    sidecar: str | None = None
+
+
+NODATA_OF_BANDS = "".join(
+    f"<PAMRasterBand band='{band}'><NoDataValue>{nodata}</NoDataValue></PAMRasterBand>"
+    for band, nodata in enumerate((-1, -9999), 1)
+)
+
+
+def holes() -> Array:
+    """Return two bands whose holes are marked by other values and lie elsewhere."""
+    values = stack(2, HEIGHT, WIDTH, "int16", low=1)
+    values[0, 100:300, 400:600], values[1, 200:550, 10:500] = -1, -9999
+    return values
 
 
 def floats() -> Array:
@@ -91,6 +105,8 @@ SOURCES: dict[str, Callable[[], Source]] = {
     ),
     "rotated": lambda: Source(pattern(HEIGHT, WIDTH, "float32", high=900), {"transform": ROTATED, "nodata": -1}),
     "from 0 to 360 degrees": lambda: Source(pattern(HEIGHT, WIDTH, "int32"), {"transform": WORLD, "crs": "EPSG:4326"}),
+    "holes by band": lambda: Source(holes(), sidecar=NODATA_OF_BANDS),
+    "holes by band, elsewhere": lambda: Source(holes(), {}, {"target_crs": "EPSG:3857"}, NODATA_OF_BANDS),
     "lossy": lambda: Source(stack(3, HEIGHT, WIDTH), {"photometric": "RGB", "nodata": 7}, {"compression": "jpeg"}),
 }
 
@@ -131,6 +147,8 @@ def tiled(raster: RasterPath, source: Path, facts: dict[str, Any], **options: An
 def test_tiles_have_the_pixels_of_the_whole(raster: RasterPath, name: str) -> None:
     wanted = SOURCES[name]()
     source = raster.write(wanted.array, **wanted.settings)
+    if wanted.sidecar:
+        source.with_name(f"{source.name}.aux.xml").write_text(f"<PAMDataset>{wanted.sidecar}</PAMDataset>")
     whole = raster.make(source, **wanted.options)
     made = tiled(raster, source, whole.facts, **wanted.options)
     assert len(made.tiles) > 3

@@ -14,7 +14,7 @@ from rasterio.enums import ColorInterp
 from rasterio.transform import Affine, from_origin
 
 from handlers.context import TaskCancelled
-from tests.support.raster_path import UTM33, RasterPath, pattern, raw_tiff, stack
+from tests.support.raster_path import UTM33, RasterPath, pattern, pixels, raw_tiff, stack
 from tests.unit.handlers.raster.test_validate_refusals import linear_rpc
 
 ALBERS = "+proj=aea +lat_1=44.25 +lat_2=60.75 +lat_0=31.5 +lon_0=9.5 +x_0=1000 +y_0=0 +ellps=intl +units=m +no_defs"
@@ -255,6 +255,32 @@ def test_an_alpha_band_that_is_no_mask_is_data(raster: RasterPath, description: 
     facts = facts_of(raster, source)
     assert facts["validity"] == "all"
     assert facts["raster_type"] == ("nir" if description else "multispectral")
+
+
+def feathered(width: int) -> Any:
+    """Return alpha of a mosaic in the middle whose edge becomes transparent over so many of its pixels."""
+    rows, columns = np.mgrid[0:200, 0:200]
+    inside = np.minimum(np.minimum(rows, 199 - rows), np.minimum(columns, 199 - columns)) - 30
+    return np.clip(inside * 255 // width, 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("around", [0, 400])
+@pytest.mark.parametrize("width", [4, 12, 20])
+def test_soft_edges_are_alpha_however_wide_and_stay_as_they_are(raster: RasterPath, width: int, around: int) -> None:
+    alpha = np.pad(feathered(width), ((0, around), (0, around)))
+    bands = np.concatenate([np.stack([pattern(*alpha.shape, seed=band) for band in range(3)]), alpha[None]])
+    source = raster.write(bands, photometric="RGB", alpha="YES")
+    facts = facts_of(raster, source)
+    assert (facts["raster_type"], facts["validity"], facts["alpha_is_data"]) == ("rgba", "alpha", False)
+    np.testing.assert_array_equal(pixels(raster.make(source).path)[3], alpha)
+
+
+@pytest.mark.parametrize("around", [0, 2000])
+def test_infrared_tagged_alpha_is_data_however_much_is_empty_around_it(raster: RasterPath, around: int) -> None:
+    infrared = np.pad(pattern(96, 96, low=5, high=240), ((0, around), (0, 0)))
+    bands = np.stack([infrared] * 4)
+    codes = raster.codes(raster.write(bands, photometric="RGB", alpha="YES"))
+    assert "ALPHA_IS_DATA" in codes
 
 
 @pytest.mark.parametrize(
