@@ -182,6 +182,6 @@ def _files_of(folder: Path) -> list[Path]:
 
 def _text_of(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return file.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
         raise NotGood(f"{file} cannot be read: {error}") from error

@@ -1,6 +1,7 @@
 """From YAML text to a `Workflow`, or to an error that names file, line and node."""
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -59,9 +60,15 @@ def _validate(value: dict[str, Any], report: Report) -> Workflow:
         check_json(value, "workflow")
         return _model(json.loads(json.dumps(value)), report)
     except NotJson as error:
-        report.add((), error.detail.message)
+        report.add(_place(error.detail.field or ""), error.detail.message)
     report.raise_any()
     raise AssertionError("a refused definition has problems")
+
+
+def _place(field: str) -> Path:
+    """Return the path of something that `check_json` names, such as `workflow.nodes.a.params.x[0]`."""
+    _, *steps = re.findall(r"[^.\[\]]+", field) or [""]
+    return tuple(int(step) if step.isdecimal() else step for step in steps)
 
 
 def _model(value: dict[str, Any], report: Report) -> Workflow:
