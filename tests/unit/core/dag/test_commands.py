@@ -238,6 +238,17 @@ def test_rerunning_a_node_runs_it_and_all_that_follows_with_edited_params() -> N
     assert order(world, "rerun", node_id="b", params={}).dispatches[0].params == {}
 
 
+def test_a_param_whose_template_fails_can_be_edited_and_the_others_are_made_as_before() -> None:
+    nodes = chain("a", params={"bad": "{{ inputs.none.deep }}", "good": "{{ job.run_no }}"})
+    world = World(workflow_of(nodes, inputs={"none": {}}))
+    assert world.job.error is not None
+    assert world.job.error["code"] == "TEMPLATE_ERROR"
+    decision = order(world, "rerun", node_id="a", params={"bad": 5})
+    assert [(one.node_id, one.params) for one in decision.dispatches] == [("a", {"bad": 5, "good": 2})]
+    world.complete("a")
+    assert world.job.status is JobStatus.COMPLETED
+
+
 def test_rerunning_from_the_start_is_the_default() -> None:
     world = ended()
     order(world, "rerun")

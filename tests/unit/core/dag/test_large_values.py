@@ -122,11 +122,19 @@ def test_small_values_that_make_large_params_are_stored_before_they_are_dispatch
 
 
 def test_an_override_lies_over_the_params_and_is_never_rendered() -> None:
-    world = two_tasks({"n": "{{ nodes.a.output.count }}", "kept": 1})
+    world = two_tasks({"n": "{{ nodes.a.output.values }}", "kept": "{{ nodes.a.output.count }}"})
     world.set_node("b", params_override={"n": "{{ inputs.x }}"})
     world.complete_large("a", BIG)
     (dispatch,) = world.answer().dispatches
-    assert dispatch.params == {"n": "{{ inputs.x }}", "kept": 1}
+    assert dispatch.params == {"n": "{{ inputs.x }}", "kept": BIG["count"]}
+
+
+def test_a_large_value_that_an_override_stands_for_is_not_read() -> None:
+    world = two_tasks({"n": "{{ nodes.a.output.count }}", "kept": 1})
+    world.set_node("b", params_override={"n": 5})
+    world.complete_large("a", BIG)
+    (dispatch,) = world.decisions[-1].dispatches
+    assert dispatch.params == {"n": 5, "kept": 1}
 
 
 def test_an_answer_to_other_values_is_not_used() -> None:
