@@ -60,12 +60,16 @@ def value_of(run: Run, ask: Ask) -> Rendered:
 
 
 def _unless_overridden(ask: Ask) -> Ask:
+    template, program = without(ask.template, ask.program, ask.override)
+    return replace(ask, template=template, program=program) if ask.override else ask
+
+
+def without(template: Any, program: Program, override: Mapping[str, Any]) -> tuple[Any, Program]:
     """Leave out the parts that something is put over: one that has no value is edited just because of that."""
-    if not ask.override or not isinstance(ask.program, MapOf):
-        return ask
-    template = {name: part for name, part in ask.template.items() if name not in ask.override}
-    program = MapOf(tuple(item for item in ask.program.items if item[0] not in ask.override))
-    return replace(ask, template=template, program=program)
+    if not override or not isinstance(program, MapOf):
+        return template, program
+    kept = {name: part for name, part in template.items() if name not in override}
+    return kept, MapOf(tuple(item for item in program.items if item[0] not in override))
 
 
 def exceeds(text: str) -> bool:

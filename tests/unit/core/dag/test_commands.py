@@ -14,6 +14,7 @@ from core.handlers_catalog import CATALOG
 from core.models.engine import Attempt, Command, NodeState
 from core.models.fan_out import FanOut
 from core.statuses import AttemptState, JobStatus, NodeStatus, SkipReason
+from tests.unit.core.dag.fan_outs import workflow_with
 from tests.unit.core.dag.harness import START, World, chain, task, workflow_of
 
 
@@ -247,6 +248,17 @@ def test_a_param_whose_template_fails_can_be_edited_and_the_others_are_made_as_b
     assert [(one.node_id, one.params) for one in decision.dispatches] == [("a", {"bad": 5, "good": 2})]
     world.complete("a")
     assert world.job.status is JobStatus.COMPLETED
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_edited_params_of_a_fan_out_reach_every_item(batch_size: int) -> None:
+    params = {"v": "{{ item.nope }}", "n": "{{ index }}"}
+    many = {"batch_size": batch_size, "task": {"params": params}, "tolerate": {"percent": 100}}
+    world = World(workflow_with(many), {"items": ["x", "y"]})
+    assert (world.job.status, world.decisions[-1].dispatches) == (JobStatus.COMPLETED, ())
+    sent = [one.params for one in order(world, "rerun", node_id="many", params={"v": 5}).dispatches]
+    items = [item["params"] for one in sent for item in one["items"]] if batch_size > 1 else sent
+    assert items == [{"v": 5, "n": 0}, {"v": 5, "n": 1}]
 
 
 def test_rerunning_from_the_start_is_the_default() -> None:
