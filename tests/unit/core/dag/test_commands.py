@@ -166,7 +166,9 @@ def test_a_new_priority_counts_for_what_waits_in_a_queue_and_for_what_comes() ->
     assert order(world, "priority", priority=8).redispatches == ()
     world.complete("a")
     assert world.decisions[-1].dispatches[0].priority == 8
-    assert refusal(world, "priority", priority=11).field == "priority"
+    for bad in (11, True, 1.0, "urgent"):
+        refused = refusal(world, "priority", priority=bad)
+        assert (refused.field, refused.value) == ("priority", bad)
 
 
 def test_retrying_starts_failed_nodes_and_all_that_follows_anew() -> None:
