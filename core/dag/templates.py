@@ -84,7 +84,7 @@ def _is_number(value: Any) -> bool:
 @lru_cache(maxsize=1)
 def _sandbox() -> _Sandbox:
     # Not optimized: Jinja2 would write the value of a constant expression into its code, and NaN is no word of Python.
-    sandbox = _Sandbox(undefined=Missing, autoescape=False, cache_size=0, optimized=False)
+    sandbox = _Sandbox(undefined=Missing, autoescape=False, cache_size=0, optimized=False, keep_trailing_newline=True)
     sandbox.globals.clear()
     sandbox.filters = dict(FILTERS)
     sandbox.tests = dict(TESTS)

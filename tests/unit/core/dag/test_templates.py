@@ -283,3 +283,9 @@ def test_a_template_is_refused_for_its_depth_and_never_breaks_the_loader(kind: s
     for levels in (MAX_NESTING + 1, 300, 3000):
         with pytest.raises(TemplateFailed, match=r"nested deeper|not a template"):
             compile_text(f"{{{{ {NESTED[kind](levels)} }}}}")
+
+
+@pytest.mark.parametrize("text", ["\n", "x\n", "\n x \n\n", "  x\n  y  \n", "\tx "])
+def test_the_space_around_templates_in_a_longer_text_is_kept(text: str) -> None:
+    assert value_of(f"n: {{{{ inputs.n }}}},{text}") == f"n: 5,{text}"
+    assert value_of(f"{text}n: {{{{ inputs.n }}}}") == f"{text}n: 5"
