@@ -69,8 +69,9 @@ def test_lint_of_a_folder_checks_its_files_against_each_other(tmp_path: Path) ->
     assert result.exit_code == 1
     answer = json.loads(result.stdout)
     assert [row["file"].removeprefix(str(tmp_path)) for row in answer["problems"]] == ["/b.yaml", "/c.yaml"]
-    assert "demo version 1 has other content" in answer["problems"][0]["message"]
-    assert "reversed_by names 'nobody'" in answer["problems"][1]["message"]
+    first, second = answer["problems"]
+    assert first["message"].startswith("demo version 1 has other content")
+    assert (second["line"], second["message"]) == (2, "reversed_by names 'nobody', which is not a workflow")
 
 
 def test_the_workflows_of_this_build_have_no_problem() -> None:
