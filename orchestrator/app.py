@@ -21,7 +21,7 @@ from messaging.listener import Listener
 from messaging.postgres import PostgresTaskQueue
 from orchestrator import errors
 from orchestrator.auth import Authenticator
-from orchestrator.business import build_business
+from orchestrator.business import build_business, read_definitions
 from orchestrator.deps import Context, Life
 from orchestrator.direct import DirectRoutes, Endpoint
 from orchestrator.drain import depart, drain
@@ -156,7 +156,7 @@ def create_app(settings: OrchestratorSettings) -> FastAPI:
 
 def load_catalogue(folder: Path) -> WorkflowCatalogue:
     """Return the workflows of a folder; files that are broken are logged and listed."""
-    catalogue = load_folder({path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.y*ml"))})
+    catalogue = load_folder(read_definitions(folder))
     for broken in catalogue.broken:
         log.error("workflow file broken", extra={"file": broken.file, "reason": broken.error})
     return catalogue

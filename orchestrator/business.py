@@ -48,10 +48,15 @@ class Business:
     webhooks: WebhookService
 
 
+def read_definitions(folder: Path) -> dict[str, str]:
+    """Return the text of every YAML file by name; bytes that are not UTF-8 stay visible, for whoever reads the YAML."""
+    files = sorted(folder.glob("*.y*ml"))
+    return {path.name: path.read_text(encoding="utf-8", errors="surrogateescape") for path in files}
+
+
 def load_operation_catalogue(folder: Path, workflows: WorkflowCatalogue) -> OperationCatalogue:
     """Return the operations of a folder; files that are broken are logged and listed."""
-    files = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.y*ml"))}
-    catalogue = load_operations(files, frozenset(workflows.ids()))
+    catalogue = load_operations(read_definitions(folder), frozenset(workflows.ids()))
     for broken in catalogue.broken:
         log.error("operation file broken", extra={"file": broken.file, "reason": broken.error})
     return catalogue

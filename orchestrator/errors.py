@@ -96,6 +96,7 @@ def parameter_error(error: ValidationError | RequestValidationError, *, drop_sou
     if first["type"] == "missing":
         return ParameterMissing(f"{field} is required", field=field)
     shown = first.get("input")
+    shown = shown[:800].decode(errors="replace") if isinstance(shown, bytes) else shown
     value = shown if shown is None or isinstance(shown, bool | int | float) else readable(str(shown)[:200])
     return ParameterInvalid(f"{field or 'the body'}: {complaint(first)}", field=field, value=value)
 

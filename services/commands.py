@@ -187,7 +187,7 @@ class CommandService:
             found = await JobRepository(conn).matching(wanted, statuses, limit + 1)
         meant, more = found[:limit], len(found) > limit
         if dry_run:
-            return Outcomes([JobOutcome(job.job_id, job.workflow_id, job.status, "would_apply") for job in meant], more)
+            return Outcomes([_foreseen(job, Kind(order.kind)) for job in meant], more)
         outcomes: list[JobOutcome] = []
         for start in range(0, len(meant), BATCH):
             outcomes += await self._order_batch(meant[start : start + BATCH], order)
@@ -260,6 +260,13 @@ def _after(step: Step, refusal: CallerError | None) -> Job:
     if refusal is not None:
         raise refusal
     return step.job or step.state.job
+
+
+def _foreseen(job: JobBrief, kind: Kind) -> JobOutcome:
+    """Return what would become of an order, as far as the status tells it: only retry and rerun touch what is final."""
+    if job.status in JOB_FINAL and MANY[kind] is ACTIVE:
+        return _refused(job, Conflict(f"the job is {job.status} already", code="JOB_FINAL"), job.status)
+    return JobOutcome(job.job_id, job.workflow_id, job.status, "would_apply")
 
 
 def _of_many(job: JobBrief, step: Step | None) -> JobOutcome:

@@ -82,7 +82,8 @@ def _between(folder: Path, results: dict[str, tuple[Workflow | None, tuple[Probl
     catalogue = load_folder({str(file): _text_of(file) for file in _files_of(folder)})
     for broken in catalogue.broken:
         if broken.file in results and results[broken.file][0] is not None:
-            yield Problem(broken.file, 1, None, broken.error)
+            message = broken.error.removeprefix(f"{broken.file}: ")
+            yield from broken.problems or (Problem(broken.file, 1, None, message),)
 
 
 @app.command()
@@ -182,6 +183,6 @@ def _files_of(folder: Path) -> list[Path]:
 
 def _text_of(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return file.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
         raise NotGood(f"{file} cannot be read: {error}") from error

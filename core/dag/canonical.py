@@ -69,6 +69,8 @@ def _nodes(value: Any, report: Report) -> Any:
 
 def _node(value: Any, path: Path, report: Report) -> Any:
     """Return the canonical node, or None when its type is reported here."""
+    if value is None:
+        report.add(path, "has neither a type nor a handler")
     if not isinstance(value, dict):
         return value
     node = dict(value)

@@ -7,7 +7,7 @@ from typing import Self
 from core.dag.definition import Workflow
 from core.dag.loader import load_workflow
 from core.dag.pinning import Key, Trouble, default_of, pin
-from core.dag.problems import Report
+from core.dag.problems import Problem, Report
 from core.dag.yaml_source import read_yaml
 from core.errors import NotFound, WorkflowError
 from core.handlers_catalog import CATALOG, KNOWN_QUEUES, HandlerSpec
@@ -19,6 +19,8 @@ class BrokenFile:
 
     file: str
     error: str
+    problems: tuple[Problem, ...] = ()
+    """The same one by one, where they have lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def _linked(
             report = Report(origin[key], read_yaml(files[origin[key]]))
             for path, message in found:
                 report.add(path, message)
-            broken.append(BrokenFile(origin[key], "\n".join(map(str, report.problems))))
+            broken.append(BrokenFile(origin[key], "\n".join(map(str, report.problems)), tuple(report.problems)))
         workflows = {key: workflow for key, workflow in workflows.items() if key not in troubles}
 
 

@@ -15,7 +15,7 @@ from core.dag.scope import scope_of
 from core.dag.state import Dispatch
 from core.dag.tallies import FAILED, child_id, items_of, pending_items
 from core.dag.templates import Constant, TemplateFailed, render
-from core.dag.values import Ask, asked, exceeds, large_reads
+from core.dag.values import Ask, asked, exceeds, large_reads, without
 from core.errors import ErrorDetail
 from core.handlers_catalog import HandlerSpec
 from core.ids import canonical_json, digest, task_id
@@ -51,7 +51,8 @@ class Nursery:
         self._node_id = node_id
         self._work = work
         self._spec = spec
-        self._program = run.workflow.params_programs[node_id]
+        self._override = run.nodes[node_id].params_override or {}
+        self._template, self._program = without(work.params, run.workflow.params_programs[node_id], self._override)
         self._scope = scope_of(run)
         self._large = tuple(large_reads(run, self._program))
 
@@ -127,6 +128,8 @@ class Nursery:
 
     def _rendered(self, item: Any, index: int) -> tuple[Json, str]:
         value = render(self._program, {**self._scope, "item": item, "index": index}, self._path(index))
+        if self._override:
+            value = {**value, **self._override}
         return value, canonical_json(value)
 
     def _check(self, text: str) -> None:
@@ -134,8 +137,14 @@ class Nursery:
             raise TemplateFailed.of(problem)
 
     def _ask(self, item: Any, index: int) -> Ask:
-        extra = {"item": item, "index": index}
-        return Ask(self._path(index), self._work.params, self._program, extra=extra, handler=self._spec.name)
+        return Ask(
+            path=self._path(index),
+            template=self._template,
+            program=self._program,
+            extra={"item": item, "index": index},
+            override=self._override,
+            handler=self._spec.name,
+        )
 
     def _path(self, index: int) -> str:
         return f"nodes.{self._node_id}.task.params of item {index}"

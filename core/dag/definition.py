@@ -9,7 +9,7 @@ from pydantic import Field
 
 from core.dag.choices import Chooser, compile_conditional
 from core.dag.conditions import Condition, parse_condition
-from core.dag.graph import Graph, build_graph
+from core.dag.graph import Graph, build_graph, rule_of
 from core.dag.input_spec import InputSpec
 from core.dag.nodes import (
     AnyNode,
@@ -18,6 +18,7 @@ from core.dag.nodes import (
     Defaults,
     Definition,
     FanOutNode,
+    JoinRule,
     Node,
     PositiveSeconds,
     RetrySpec,
@@ -79,6 +80,12 @@ class Workflow(Definition):
     def graph(self) -> Graph:
         """The shape, computed once."""
         return build_graph(self.nodes)
+
+    @cached_property
+    def spared(self) -> frozenset[str]:
+        """What `on_failure: cancel` leaves alone: `all_done` joins and what follows them, however far those are."""
+        joins = frozenset(key for key, node in self.nodes.items() if rule_of(node) is JoinRule.ALL_DONE)
+        return joins | self.graph.descendants(joins)
 
     @cached_property
     def works(self) -> Mapping[str, Work]:

@@ -1,7 +1,10 @@
 """Resolves what a caller gives into the inputs that a job stores."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
 
 from core.dag.definition import PRIORITY_NAMES, Workflow
 from core.dag.input_spec import InputSpec, violations
@@ -48,6 +51,16 @@ def _fit_one(spec: InputSpec, name: str, given: Mapping[str, Any]) -> Any:
 def _shown(value: Any) -> Any:
     """Return the offending value when it is short enough to be repeated."""
     return value if value is None or isinstance(value, bool | int | float) else str(value)[:200]
+
+
+def _number_or_name(value: Any) -> Any:
+    if value is None or (isinstance(value, int | str) and not isinstance(value, bool)):
+        return value
+    raise PydanticCustomError("priority", "expected a whole number or a name")
+
+
+Priority = Annotated[int | str, BeforeValidator(_number_or_name)]
+"""What callers say of a priority; true is not 1, nor is 1.0."""
 
 
 def resolve_priority(value: int | str | None, default: int) -> int:

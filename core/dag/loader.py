@@ -1,6 +1,7 @@
 """From YAML text to a `Workflow`, or to an error that names file, line and node."""
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,15 @@ from core.dag.nodes import NODE_TYPES
 from core.dag.problems import DefinitionError, Problem, Report
 from core.dag.yaml_source import Path, YamlProblem, read_yaml
 from core.handlers_catalog import CATALOG, KNOWN_QUEUES, HandlerSpec
+
+_BESIDE = frozenset(
+    {
+        *("version", "name", "description", "current", "priority", "deadline_seconds", "on_failure", "deduplicate"),
+        *("timeout_seconds", "queue_timeout_seconds", "heartbeat_timeout_seconds", "retry", "defaults", "best_effort"),
+        *("max_concurrency", "batch_size", "tolerate", "aggregation", "expires_after_seconds"),
+    }
+)
+"""Words that no check of names, edges, templates and handlers looks at."""
 
 
 def load_workflow(
@@ -54,35 +64,66 @@ def _load(text: str, filename: str, catalog: Mapping[str, HandlerSpec], queues: 
 
 
 def _validate(value: dict[str, Any], report: Report) -> Workflow:
-    """Return the model; words that do not exist are noted and left out, so that the checks find the rest as well."""
+    """Return the model; words that do not exist and values that nothing else hangs on are noted and left out.
+
+    So the checks find the rest as well.
+    """
     try:
         check_json(value, "workflow")
         return _model(json.loads(json.dumps(value)), report)
     except NotJson as error:
-        report.add((), error.detail.message)
+        report.add(_place(error.detail.field or ""), error.detail.message)
     report.raise_any()
     raise AssertionError("a refused definition has problems")
 
 
+def _place(field: str) -> Path:
+    """Return the path of something that `check_json` names, such as `workflow.nodes.a.params.x[0]`."""
+    _, *steps = re.findall(r"[^.\[\]]+", field) or [""]
+    return tuple(int(step) if step.isdecimal() else step for step in steps)
+
+
 def _model(value: dict[str, Any], report: Report) -> Workflow:
+    text = json.dumps(value)
     try:
-        return Workflow.model_validate_json(json.dumps(value))
+        return Workflow.model_validate_json(text)
     except ValidationError as error:
         problems = error.errors(include_url=False)
     for item in problems:
         path = _source_path(item["loc"])
         report.add(path, _message(path, item))
-    if any(item["type"] != "extra_forbidden" for item in problems):
+    aside = [one for item in problems if (one := _aside(item)) is not None]
+    for one in aside:
+        _remove(value, one)
+    if len(aside) < len(problems) or json.dumps(value) == text:
         report.raise_any()
-    for item in problems:
-        _remove(value, _source_path(item["loc"]))
     return _model(value, report)
 
 
+def _aside(item: Mapping[str, Any]) -> Path | None:
+    """Return what can be left out for the sake of a problem without changing what the checks find; None if nothing."""
+    path = _source_path(item["loc"])
+    if item["type"] == "extra_forbidden":
+        return path
+    if item["type"] == "missing":
+        return None
+    if path[:1] == ("inputs",):
+        return path[:3] if len(path) > 2 else None
+    start = 2 if path[:1] == ("nodes",) else 0
+    word = next((number for number in range(start, len(path)) if path[number] in _BESIDE), None)
+    return None if word is None else path[: word + 1]
+
+
 def _remove(value: Any, path: Path) -> None:
+    """Take something out, unless it went with something around it."""
     for key in path[:-1]:
+        if key not in value and not isinstance(value, list):
+            return
         value = value[key]
-    del value[path[-1]]
+    if path == ("version",):
+        value["version"] = 1
+    else:
+        value.pop(path[-1], None)
 
 
 def _source_path(location: tuple[int | str, ...]) -> Path:

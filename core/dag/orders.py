@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.dag import gates, reopening
 from core.dag.gates import GateDecision
-from core.dag.inputs import resolve_priority
+from core.dag.inputs import Priority, resolve_priority
 from core.dag.nodes import FanOutNode, WorkflowNode
 from core.dag.run import Run
 from core.dag.state import ChildOrder, CommandDone
@@ -55,7 +55,7 @@ class NoArguments(Arguments):
 class PriorityArguments(Arguments):
     """Of `priority`."""
 
-    priority: int | str
+    priority: Priority
 
 
 class NodeArguments(Arguments):
@@ -97,7 +97,9 @@ def parse_arguments(model: type[Parsed], args: Mapping[str, Any]) -> Parsed:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"])) or None
-        raise ParameterInvalid(f"{field or 'the arguments'}: {first['msg']}", field=field) from error
+        shown = first["input"]
+        value = shown[:200] if isinstance(shown, str) else shown if isinstance(shown, bool | int | float) else None
+        raise ParameterInvalid(f"{field or 'the arguments'}: {first['msg']}", field=field, value=value) from error
 
 
 def consume_commands(run: Run) -> None:

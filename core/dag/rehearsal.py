@@ -102,6 +102,8 @@ class _Rehearsal:
         self.due: list[tuple[datetime, int, Callable[[], None]]] = []
         self.order = itertools.count()
         self.blobs: dict[str, bytes] = {}
+        self.limits: dict[str, int] = {}
+        """Of slots, by key."""
         self.inputs: dict[str, Mapping[str, Any]] = {}
         """Params by task id, of attempts that no worker has taken."""
         for order in scenario.commands:
@@ -152,9 +154,24 @@ class _Rehearsal:
             self._open_gate(node)
         if decision.attempts_ended:
             self._later(0, self._claim)
+        self.limits.update({one.key: one.limit for one in decision.slots.requests})
+        self._grant()
         answers = {**{one.key: self._rendered(one) for one in decision.needs}, **dict(map(self._done, decision.chores))}
         if answers:
             self.state = replace(self.state, rendered=answers)
+            self._later(0, lambda: None)
+
+    def _grant(self) -> None:
+        """Give free slots to who waits for them, the most urgent and then the oldest first; nobody else has any."""
+        slots = self.state.slots
+        held = Counter(slot.slot_key for slot in slots.values() if slot.granted_at is not None)
+        waiting = [slot for slot in slots.values() if slot.granted_at is None]
+        for slot in sorted(waiting, key=lambda one: (-one.priority, one.requested_at)):
+            if held[slot.slot_key] < self.limits[slot.slot_key]:
+                held[slot.slot_key] += 1
+                slots = {**slots, slot.holder: slot.model_copy(update={"granted_at": self.now})}
+        if slots is not self.state.slots:
+            self.state = replace(self.state, slots=slots)
             self._later(0, lambda: None)
 
     def _params(self, dispatch: Dispatch) -> Mapping[str, Any]:

@@ -12,7 +12,6 @@ from core.dag.nodes import (
     FanInNode,
     FanOutNode,
     GateNode,
-    JoinRule,
     StartNode,
     TaskNode,
     WorkflowNode,
@@ -153,13 +152,11 @@ def _carry_on(run: Run, node_id: str) -> None:
 
 
 def _cancel_after_failure(run: Run) -> bool:
-    """Cancel what is unfinished after a failure, except `all_done` joins and what follows them."""
+    """Cancel what is unfinished after a failure, except `all_done` joins and what follows them, ended joins too."""
     if next(run.failed(), None) is None:
         return False
-    unfinished = run.unfinished()
-    joins = [key for key in unfinished if rule_of(run.workflow.nodes[key]) is JoinRule.ALL_DONE]
-    kept = run.workflow.graph.descendants(joins).union(joins)
-    victims = [node_id for node_id in unfinished if node_id not in kept]
+    spared = run.workflow.spared
+    victims = [node_id for node_id in run.unfinished() if node_id not in spared]
     for node_id in victims:
         run.cancel_node(node_id, "another node failed")
     return bool(victims)

@@ -19,6 +19,7 @@ from jinja2.visitor import NodeTransformer
 
 from core.dag.filters import FILTERS, TESTS
 from core.dag.json_values import MAX_INTEGER_BITS, NotJson, check_json
+from core.dag.template_checks import refusal
 from core.errors import ErrorDetail, GeodagError
 from core.ids import canonical_json
 
@@ -82,7 +83,8 @@ def _is_number(value: Any) -> bool:
 
 @lru_cache(maxsize=1)
 def _sandbox() -> _Sandbox:
-    sandbox = _Sandbox(undefined=Missing, autoescape=False, cache_size=0)
+    # Not optimized: Jinja2 would write the value of a constant expression into its code, and NaN is no word of Python.
+    sandbox = _Sandbox(undefined=Missing, autoescape=False, cache_size=0, optimized=False, keep_trailing_newline=True)
     sandbox.globals.clear()
     sandbox.filters = dict(FILTERS)
     sandbox.tests = dict(TESTS)
@@ -122,6 +124,17 @@ class Expression:
             raise self._missing(scope)
         return value
 
+    def text(self, scope: Mapping[str, Any]) -> str:
+        """Return the value as text, JSON of what is none; `TemplateFailed` when there is none, or it is not JSON."""
+        value = self.evaluate(scope)
+        if isinstance(value, str):
+            return value
+        try:
+            check_json(value, self.source)
+        except NotJson as error:
+            raise TemplateFailed(error.detail.message) from error
+        return canonical_json(value)
+
     def _missing(self, scope: Mapping[str, Any]) -> TemplateFailed:
         for lookup in self.lookups:
             if not lookup.guarded and not _leads_somewhere(lookup, scope):
@@ -138,7 +151,7 @@ class Text:
 
     def evaluate(self, scope: Mapping[str, Any]) -> str:
         """Return the joined text."""
-        return "".join(part if isinstance(part, str) else _as_text(part.evaluate(scope)) for part in self.parts)
+        return "".join(part if isinstance(part, str) else part.text(scope) for part in self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +232,10 @@ def _parse(text: str) -> list[nodes.Expr]:
         tree = _sandbox().parse(text)
     except (TemplateError, RecursionError) as error:
         raise TemplateFailed(f"{_shorten(text)} is not a template: {error}", value=_shorten(text)) from error
-    if not all(isinstance(node, nodes.Output) for node in tree.body):
+    outputs = [node for node in tree.body if isinstance(node, nodes.Output)]
+    if len(outputs) < len(tree.body):
         raise TemplateFailed(f"{_shorten(text)} contains a statement; only {{{{ … }}}} is allowed")
-    return [child for output in tree.find_all(nodes.Output) for child in output.nodes]
+    return [child for output in outputs for child in output.nodes]
 
 
 def _part(node: nodes.Expr, text: str) -> "str | Expression":
@@ -229,8 +243,8 @@ def _part(node: nodes.Expr, text: str) -> "str | Expression":
 
 
 def _expression(node: nodes.Expr, source: str) -> Expression:
-    if isinstance(node, nodes.Call) or any(node.find_all(nodes.Call)):
-        raise TemplateFailed(f"{_shorten(source)} calls something; only filters and tests are allowed")
+    if problem := refusal(node):
+        raise TemplateFailed(f"{_shorten(source)} {problem}")
     chain = _chain(node)
     run = _compile(node, source) if chain is None else partial(_walk, chain)
     return Expression(_shorten(source), tuple(_lookups(node)), run)
@@ -295,6 +309,9 @@ def _chain(node: nodes.Node) -> tuple[str | int, ...] | None:
         case nodes.Getitem(arg=nodes.Const(value=str() | int() as key)):
             head = _chain(node.node)
             return None if head is None else (*head, key)
+        case nodes.Getitem(arg=nodes.Neg(node=nodes.Const(value=int() as key))):
+            head = _chain(node.node)
+            return None if head is None else (*head, -key)
         case _:
             return None
 
@@ -339,10 +356,6 @@ def render(program: Program, scope: Mapping[str, Any], path: str) -> Any:
         except NotJson as error:
             raise TemplateFailed(error.detail.message, field=error.detail.field) from error
     return value
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else canonical_json(value)
 
 
 def _shorten(text: str) -> str:

@@ -1,14 +1,14 @@
 """The values of templates in an evaluation: small ones are made here, others are asked for (`core.dag.rendering`)."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.dag.input_spec import InputSpec
 from core.dag.rendering import LargeValue, Rendered, Rendering, Shape
 from core.dag.run import Run
 from core.dag.scope import scope_of
-from core.dag.templates import Lookup, Program, TemplateFailed, lookups_of, render
+from core.dag.templates import Lookup, MapOf, Program, TemplateFailed, lookups_of, render
 from core.ids import canonical_json
 from core.payloads import LIMIT_BYTES, PayloadRef
 
@@ -33,6 +33,7 @@ class Ask:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """What can be looked up beside inputs, nodes and job: an item, its index."""
     override: Mapping[str, Any] = field(default_factory=dict)
+    """What stands in the place of parts of a mapping, as it is."""
     handler: str | None = None
     workflow_id: str | None = None
     inputs: Mapping[str, InputSpec] = field(default_factory=dict)
@@ -47,6 +48,7 @@ def value_of(run: Run, ask: Ask) -> Rendered:
         TemplateFailed: it has no value, or what it reads is lost; the detail has the code.
         Needed: somebody has to read or to store something large first.
     """
+    ask = _unless_overridden(ask)
     large = tuple(large_reads(run, ask.program))
     if not large:
         value = render(ask.program, {**scope_of(run), **ask.extra}, ask.path)
@@ -55,6 +57,19 @@ def value_of(run: Run, ask: Ask) -> Rendered:
         if not exceeds(canonical_json(value)):
             return Rendered(value)
     return asked(run, ask, large)
+
+
+def _unless_overridden(ask: Ask) -> Ask:
+    template, program = without(ask.template, ask.program, ask.override)
+    return replace(ask, template=template, program=program) if ask.override else ask
+
+
+def without(template: Any, program: Program, override: Mapping[str, Any]) -> tuple[Any, Program]:
+    """Leave out the parts that something is put over: one that has no value is edited just because of that."""
+    if not override or not isinstance(program, MapOf):
+        return template, program
+    kept = {name: part for name, part in template.items() if name not in override}
+    return kept, MapOf(tuple(item for item in program.items if item[0] not in override))
 
 
 def exceeds(text: str) -> bool:

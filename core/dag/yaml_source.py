@@ -3,6 +3,7 @@
 PyYAML reads the syntax; resolution and construction are done here, and every value keeps its line.
 """
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,6 +12,8 @@ import yaml
 
 MAX_VALUES = 100_000
 MAX_DEPTH = 60
+MAX_DIGITS = 1234
+"""Of an integer; 4,096 bits have no more, and Python reads no more than 4,300."""
 _TAG = "tag:yaml.org,2002:"
 
 _CORE_SCHEMA: Final = (
@@ -72,6 +75,8 @@ def read_yaml(text: str) -> Source:
         root = _Composer(text).get_single_node()
     except yaml.MarkedYAMLError as error:
         raise YamlProblem(error.problem or "not YAML", _line_of(error)) from error
+    except yaml.reader.ReaderError as error:
+        raise YamlProblem(_not_allowed(ord(text[error.position])), text.count("\n", 0, error.position) + 1) from error
     except yaml.YAMLError as error:
         raise YamlProblem(f"not YAML: {error}", 1) from error
     except RecursionError as error:
@@ -80,6 +85,13 @@ def read_yaml(text: str) -> Source:
         raise YamlProblem("the file is empty", 1)
     builder = _Builder()
     return Source(builder.build(root, ()), builder.lines)
+
+
+def _not_allowed(character: int) -> str:
+    """Say what is wrong with a character; a byte that is not UTF-8 is read as U+DC80 to U+DCFF (`surrogateescape`)."""
+    if 0xDC80 <= character <= 0xDCFF:
+        return f"the byte 0x{character - 0xDC00:02x} is not UTF-8"
+    return f"the character U+{character:04X} is not allowed"
 
 
 def _line_of(error: yaml.MarkedYAMLError) -> int:
@@ -106,8 +118,10 @@ class _Builder:
             case yaml.SequenceNode():
                 self._expect_tag(node, "seq")
                 return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
-            case _:
+            case yaml.ScalarNode():
                 return _scalar(node)
+            case _:
+                raise TypeError(f"{type(node).__name__} is no node of YAML")
 
     def _expect_tag(self, node: yaml.Node, kind: str) -> None:
         if node.tag != f"{_TAG}{kind}":
@@ -118,7 +132,7 @@ class _Builder:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode) or not isinstance(key := _scalar(key_node), str):
-                raise YamlProblem(f"the key {key_node.value!r} is not text; quote it", line)
+                raise YamlProblem(_wrong_key(key_node), line)
             if key in result:
                 raise YamlProblem(f"the key {key!r} is there twice", line)
             self.lines[(*path, key)] = line
@@ -126,8 +140,14 @@ class _Builder:
         return result
 
 
-def _scalar(node: yaml.Node) -> Any:
-    text: str = node.value
+def _wrong_key(node: yaml.Node) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        return f"the key {node.value!r} is not text; quote it"
+    return f"a key is a {'list' if isinstance(node, yaml.SequenceNode) else 'mapping'}, not text"
+
+
+def _scalar(node: yaml.ScalarNode) -> Any:
+    text, line = node.value, node.start_mark.line + 1
     match node.tag.removeprefix(_TAG):
         case "str":
             return text
@@ -135,14 +155,16 @@ def _scalar(node: yaml.Node) -> Any:
             return None
         case "bool":
             return text.lower() == "true"
+        case "int" if len(text) > MAX_DIGITS:
+            raise YamlProblem(f"an integer of {len(text)} digits is too large", line)
         case "int":
             return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
-        case "float" if text.lower().lstrip("+-") not in {".inf", ".nan"}:
-            return float(text)
+        case "float" if text.lower().lstrip("+-") not in {".inf", ".nan"} and math.isfinite(value := float(text)):
+            return value
         case "float":
-            raise YamlProblem(f"{text} is not a JSON number", node.start_mark.line + 1)
+            raise YamlProblem(f"{text[:80]} is not a JSON number", line)
         case _:
-            raise YamlProblem(f"the tag {node.tag} is not allowed", node.start_mark.line + 1)
+            raise YamlProblem(f"the tag {node.tag} is not allowed", line)
 
 
 class _Dumper(yaml.SafeDumper):

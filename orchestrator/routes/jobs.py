@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from core.dag.inputs import Priority
 from core.dag.progress import Progress
 from core.errors import Conflict, NotFound, ParameterInvalid
 from core.identity import Role
@@ -33,7 +34,7 @@ class CreateJob(BaseModel):
     workflow_id: str
     version: int | None = None
     inputs: dict[str, Any] = Field(default_factory=dict)
-    priority: int | str | None = Field(default=None, description="0 to 10, or interactive, routine, backfill.")
+    priority: Priority | None = Field(default=None, description="0 to 10, or interactive, routine, backfill.")
 
 
 class JobCreated(BaseModel):

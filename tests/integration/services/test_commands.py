@@ -288,6 +288,19 @@ async def test_an_order_by_filter_first_says_and_then_does(engine: Engine, worke
     assert (await engine.job(broken)).status is JobStatus.FAILED
 
 
+@pytest.mark.parametrize("kind", ["cancel", "pause", "resume", "priority", "retry", "rerun"])
+async def test_a_dry_run_says_of_jobs_that_have_ended_what_the_order_itself_says(
+    engine: Engine, worker: HandWorker, kind: str
+) -> None:
+    await failed(engine, worker)
+    order = Order(kind, "op", args={"priority": 3} if kind == "priority" else {})
+    wanted = JobFilter(status=JobStatus.FAILED)
+    (seen,) = (await engine.commands.order_many(wanted, order, limit=9, dry_run=True)).jobs
+    (done,) = (await engine.commands.order_many(wanted, order, limit=9, dry_run=False)).jobs
+    expected = ("would_apply", None, None) if done.outcome == "applied" else ("refused", done.code, done.message)
+    assert (seen.outcome, seen.code, seen.message) == expected
+
+
 @pytest.mark.parametrize(
     "wanted", [{"error_code": "BROKEN"}, {"status": "FAILED"}, {"workflow_id": "echo_test"}, {"older_than_seconds": 0}]
 )

@@ -1,3 +1,5 @@
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,31 @@ def test_one_broken_file_leaves_the_others_working() -> None:
     assert catalogue.ids() == ("a", "c")
     assert [item.file for item in catalogue.broken] == ["b.yaml"]
     assert catalogue.broken[0].error.startswith("b.yaml:1: ")
+
+
+NASTY = {
+    "bytes": "workflow_id: w\nversion: 1\nname: \udcff\n",
+    "control": "workflow_id: w\nname: \x07\n",
+    "digits": f"workflow_id: w\nversion: {'9' * 5000}\n",
+    "infinite": "workflow_id: w\nversion: 1e999\n",
+    "nul": 'workflow_id: w\nname: "\\0"\n',
+    "surrogate": 'workflow_id: w\n"\\ud800": 1\n',
+    "list as key": "workflow_id: w\n? [a, b]\n: c\n",
+    "brackets": f"workflow_id: w\nname: {'[' * 5000}\n",
+    "bomb": "a: &a [1, 1]\n" + "".join(f"{b}: &{b} [*{a}, *{a}, *{a}]\n" for a, b in pairwise("abcdefghijklmn")),
+    "itself": "workflow_id: &a [*a]\n",
+    "long template": text(extra=f"outputs: {{x: '{{{{ 1{'+1' * 3000} }}}}'}}\n"),
+    "deep condition": text().replace("{type: end}", f"{{type: end, when: '{'(' * 3000}true{')' * 3000}'}}"),
+    "node without body": text() + "  empty:\n",
+}
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_no_file_keeps_the_others_from_loading_and_its_line_is_told(name: str) -> None:
+    catalogue = load_folder({"bad.yaml": NASTY[name], "good.yaml": text("good")})
+    assert catalogue.ids() == ("good",)
+    assert re.match(r"bad\.yaml:\d+: ", catalogue.broken[0].error)
+    assert "Node(" not in catalogue.broken[0].error
 
 
 def test_the_highest_version_is_the_default() -> None:

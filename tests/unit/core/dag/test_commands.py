@@ -14,6 +14,7 @@ from core.handlers_catalog import CATALOG
 from core.models.engine import Attempt, Command, NodeState
 from core.models.fan_out import FanOut
 from core.statuses import AttemptState, JobStatus, NodeStatus, SkipReason
+from tests.unit.core.dag.fan_outs import workflow_with
 from tests.unit.core.dag.harness import START, World, chain, task, workflow_of
 
 
@@ -165,7 +166,9 @@ def test_a_new_priority_counts_for_what_waits_in_a_queue_and_for_what_comes() ->
     assert order(world, "priority", priority=8).redispatches == ()
     world.complete("a")
     assert world.decisions[-1].dispatches[0].priority == 8
-    assert refusal(world, "priority", priority=11).field == "priority"
+    for bad in (11, True, 1.0, "urgent"):
+        refused = refusal(world, "priority", priority=bad)
+        assert (refused.field, refused.value) == ("priority", bad)
 
 
 def test_retrying_starts_failed_nodes_and_all_that_follows_anew() -> None:
@@ -236,6 +239,28 @@ def test_rerunning_a_node_runs_it_and_all_that_follows_with_edited_params() -> N
     assert world.job.status is JobStatus.COMPLETED
     assert order(world, "rerun", node_id="b").dispatches[0].params == {"x": 1}
     assert order(world, "rerun", node_id="b", params={}).dispatches[0].params == {}
+
+
+def test_a_param_whose_template_fails_can_be_edited_and_the_others_are_made_as_before() -> None:
+    nodes = chain("a", params={"bad": "{{ inputs.none.deep }}", "good": "{{ job.run_no }}"})
+    world = World(workflow_of(nodes, inputs={"none": {}}))
+    assert world.job.error is not None
+    assert world.job.error["code"] == "TEMPLATE_ERROR"
+    decision = order(world, "rerun", node_id="a", params={"bad": 5})
+    assert [(one.node_id, one.params) for one in decision.dispatches] == [("a", {"bad": 5, "good": 2})]
+    world.complete("a")
+    assert world.job.status is JobStatus.COMPLETED
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_edited_params_of_a_fan_out_reach_every_item(batch_size: int) -> None:
+    params = {"v": "{{ item.nope }}", "n": "{{ index }}"}
+    many = {"batch_size": batch_size, "task": {"params": params}, "tolerate": {"percent": 100}}
+    world = World(workflow_with(many), {"items": ["x", "y"]})
+    assert (world.job.status, world.decisions[-1].dispatches) == (JobStatus.COMPLETED, ())
+    sent = [one.params for one in order(world, "rerun", node_id="many", params={"v": 5}).dispatches]
+    items = [item["params"] for one in sent for item in one["items"]] if batch_size > 1 else sent
+    assert items == [{"v": 5, "n": 0}, {"v": 5, "n": 1}]
 
 
 def test_rerunning_from_the_start_is_the_default() -> None:

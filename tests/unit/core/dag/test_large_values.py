@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from core.dag.commands import direct_command
 from core.dag.evaluator import advance
 from core.dag.rendering import LINE_ITEMS, LargeValue, Rendered, Rendering, Shape, perform
 from core.dag.run import Run
@@ -122,11 +123,38 @@ def test_small_values_that_make_large_params_are_stored_before_they_are_dispatch
 
 
 def test_an_override_lies_over_the_params_and_is_never_rendered() -> None:
-    world = two_tasks({"n": "{{ nodes.a.output.count }}", "kept": 1})
+    world = two_tasks({"n": "{{ nodes.a.output.values }}", "kept": "{{ nodes.a.output.count }}"})
     world.set_node("b", params_override={"n": "{{ inputs.x }}"})
     world.complete_large("a", BIG)
     (dispatch,) = world.answer().dispatches
-    assert dispatch.params == {"n": "{{ inputs.x }}", "kept": 1}
+    assert dispatch.params == {"n": "{{ inputs.x }}", "kept": BIG["count"]}
+
+
+def test_a_large_override_of_a_fan_out_is_put_over_the_params_of_each_item() -> None:
+    nodes = {
+        "start": {"type": "start", "next": ["many"]},
+        "many": {
+            "type": "fan_out",
+            "source": "{{ [1, 2] }}",
+            "task": {"handler": "echo", "params": {"v": "{{ item.nope }}", "n": "{{ index }}"}},
+        },
+        "end": {"type": "end", "depends_on": {"all_of": ["many"]}},
+    }
+    world = BlobWorld(workflow_of(nodes))
+    assert world.job.status is JobStatus.FAILED
+    args = {"node_id": "many", "params": {"v": BIG}}
+    world.state = replace(world.state, commands=(direct_command("job1", world.now, "rerun", args, actor="me"),))
+    world.advance()
+    refs = [one.params_ref for _ in range(2) for one in world.answer().dispatches]
+    assert [world.load(ref) for ref in refs if ref] == [{"v": BIG, "n": 0}, {"v": BIG, "n": 1}]
+
+
+def test_a_large_value_that_an_override_stands_for_is_not_read() -> None:
+    world = two_tasks({"n": "{{ nodes.a.output.count }}", "kept": 1})
+    world.set_node("b", params_override={"n": 5})
+    world.complete_large("a", BIG)
+    (dispatch,) = world.decisions[-1].dispatches
+    assert dispatch.params == {"n": 5, "kept": 1}
 
 
 def test_an_answer_to_other_values_is_not_used() -> None:

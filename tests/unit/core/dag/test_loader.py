@@ -206,3 +206,49 @@ def test_the_hash_sees_content_and_not_layout() -> None:
 def test_templates_in_unusual_places_are_read_too() -> None:
     text = GOOD.replace('{message: "{{ inputs.message }}"}', '{list: [1, {deep: "{{ inputs.nope }}"}]}')
     assert "inputs.nope names no input" in str(refused(text))
+
+
+MANY_MISTAKES = """workflow_id: 9x
+version: one
+priority: 99
+on_failure: explode
+defaults: {retry: {jitter: 7}, timeout_seconds: -1}
+inputs:
+  n: {type: integer, minimum: low, default: abc}
+foo: 1
+nodes:
+  start: {type: start, next: [a, nowhere]}
+  a: {handler: ehco, next: b, timeout_seconds: -3, retry: {delays_seconds: [x, y], backoff: weird}}
+  b: {type: conditional, condition: "1 +", on_true: c__d}
+  c__d: {handler: echo, best_effort: maybe, colour: red, next: f}
+  f: {type: fan_in, aggregation: avg, next: end}
+  g:
+    handler: echo
+    params: {v: "{{ nodes.ghost.output }}"}
+  end: {type: end}
+"""
+
+
+def test_a_value_of_the_wrong_type_hides_no_other_mistake() -> None:
+    problems = refused(MANY_MISTAKES).problems
+    assert [problem.line for problem in problems if problem.node is None] == [1, 2, 3, 4, 5, 5, 7, 7, 8]
+    found = {
+        node: [one.message for one in problems if one.node == node] for node in ("start", "a", "b", "c__d", "f", "g")
+    }
+    assert {node: len(messages) for node, messages in found.items()} == {
+        "start": 1, "a": 6, "b": 1, "c__d": 3, "f": 2, "g": 1
+    }  # fmt: skip
+    assert "'ghost' is not a node" in found["g"][0]
+
+
+@pytest.mark.parametrize(
+    "left_out", ["retry: {backoff: fixed, jitter: 7}", "tolerate: {count: 1, percent: 1}", "batch_size: 0"]
+)
+def test_what_is_left_out_for_its_own_mistake_makes_no_others(left_out: str) -> None:
+    many = f"{{type: fan_out, source: '{{{{ [] }}}}', task: {{handler: echo}}, next: end, {left_out}}}"
+    if left_out.startswith("retry"):
+        many = f"{{handler: echo, next: end, {left_out}}}"
+    (problem,) = refused(
+        f"workflow_id: w\nversion: 1\nnodes:\n  start: {{type: start, next: a}}\n  a: {many}\n  end: {{type: end}}\n"
+    ).problems
+    assert (problem.line, problem.node) == (5, "a")

@@ -75,6 +75,32 @@ def test_on_failure_cancel_spares_all_done_joins_and_what_follows_them() -> None
     assert world.job.status is JobStatus.FAILED
 
 
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_on_failure_cancel_spares_what_follows_an_all_done_join_that_has_ended(ends_first: bool) -> None:
+    nodes = {
+        "start": {"type": "start", "next": ["a", "other", "early"]},
+        "early": task(),
+        "a": task(next=["end"]),
+        "other": task(next=["end"]),
+        "join": task("early", *([] if ends_first else ["a"]), join="all_done"),
+        "tidy": task("join"),
+        "tell": task("tidy", next=["end"]),
+        "end": {"type": "end"},
+    }
+    world = World(workflow_of(nodes, on_failure="cancel"))
+    if ends_first:
+        world.complete("early")
+        world.complete("join")
+    world.fail("a")
+    assert world.statuses()["other"] == "CANCELLED"
+    if not ends_first:
+        assert world.statuses()["early"] == "CANCELLED"
+        world.complete("join")
+    world.complete("tidy")
+    world.complete("tell")
+    assert (world.statuses()["end"], world.job.status) == ("SKIPPED", JobStatus.FAILED)
+
+
 def test_a_node_that_fails_before_its_dispatch_stops_siblings_of_the_same_evaluation() -> None:
     nodes = {
         "start": {"type": "start", "next": ["a", "b"]},

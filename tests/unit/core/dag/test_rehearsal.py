@@ -206,3 +206,44 @@ def test_every_workflow_comes_to_its_end_or_waits_for_a_gate(workflow: Workflow)
     assert result.ended or open_gates
     decided = Scenario(gates={node_id: GatePlay() for node_id in workflow.nodes})
     assert rehearse(workflow, decided).job.status is JobStatus.COMPLETED
+
+
+def test_slots_are_granted_so_that_workflows_with_them_end() -> None:
+    nodes = {
+        "start": {"type": "start", "next": ["many", "once"]},
+        "many": {
+            "type": "fan_out",
+            "source": "{{ inputs.items }}",
+            "task": {"handler": "echo", "concurrency": {"key": "disk", "limit": 2}},
+            "next": ["join"],
+        },
+        "once": task(concurrency={"key": "tool", "limit": 1}),
+        "join": {"type": "fan_in", "next": ["end"]},
+        "end": {"type": "end", "depends_on": {"all_of": ["once"]}},
+    }
+    inputs = {"items": {"type": "array", "default": [1, 2, 3, 4, 5]}}
+    workflow = workflow_of(nodes, inputs=inputs, concurrency={"key": "job", "limit": 1})
+    result = rehearsed(workflow, tasks={"many": {"seconds": 10}})
+    assert (result.job.status, result.seconds) == (JobStatus.COMPLETED, 30)
+    starts = [(seconds, node_id) for seconds, node_id in at(result, "node_started") if "__" in str(node_id)]
+    assert starts == [(0, "many__0"), (0, "many__1"), (10, "many__2"), (10, "many__3"), (20, "many__4")]
+
+
+def test_a_slot_is_free_again_when_its_attempt_is_lost_or_waits_for_its_retry() -> None:
+    one_at_a_time = {"concurrency": {"key": "tool", "limit": 1}}
+    retry = {"max_retries": 1, "backoff": "fixed", "initial_delay_seconds": 60, "jitter": 0}
+    nodes: dict[str, Any] = {
+        "start": {"type": "start", "next": ["a", "b"]},
+        "a": task(**one_at_a_time, retry=retry, next=["end"]),
+        "b": task(**one_at_a_time, next=["end"]),
+        "end": {"type": "end"},
+    }
+    result = rehearsed(
+        workflow_of(nodes), tasks={"a": [{"seconds": 5, **TRANSIENT}, {"seconds": 1}], "b": {"seconds": 7}}
+    )
+    assert (result.job.status, result.seconds) == (JobStatus.COMPLETED, 66)
+    assert at(result, "node_started") == [(0, "a"), (5, "b"), (65, "a")]
+    result = rehearsed(
+        workflow_of(nodes), tasks={"a": [{"seconds": 5, "lost": True}, {"seconds": 1}], "b": {"seconds": 7}}
+    )
+    assert result.job.status is JobStatus.COMPLETED

@@ -1,9 +1,11 @@
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.dag.template_checks import MAX_NESTING
 from core.dag.templates import TemplateFailed, compile_text, compile_value, lookups_of, render
 from tests.unit.core.dag.laws import LAWS
 
@@ -224,3 +226,66 @@ def test_lookups_are_known_before_anything_is_rendered() -> None:
     program = compile_value({"a": "{{ inputs.x + nodes.b.output['c d'][0] | default(job.z) }}"})
     found = {(str(lookup), lookup.guarded) for lookup, _ in lookups_of(program)}
     assert found == {("inputs.x", False), ("nodes.b.output.c d[0]", True), ("job.z", False)}
+
+
+NOT_JSON = ["{{ 'nan' | float }}", "{{ '-inf' | float }}", "{{ inputs.float * 1e308 * 10 }}", "{{ (-8) ** 0.5 }}"]
+
+
+@pytest.mark.parametrize("text", [*NOT_JSON, "{{ [1, 'nan' | float] }}", "{{ 10 ** 1000 * 10 ** 1000 }}"])
+@pytest.mark.parametrize("around", ["", "text before it "])
+def test_a_number_that_json_does_not_have_fails_naming_its_place(text: str, around: str) -> None:
+    with pytest.raises(TemplateFailed, match=r"^(params\.x|text before it )"):
+        value_of(around + text)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("1e999", "a number that is too large"),
+        ("inputs.text | int(7)", "int has none"),
+        ("inputs.text | trim('x')", "trim has none"),
+        ("inputs.list | sort(reverse=true)", "sort has none"),
+        ("inputs.text | replace('b')", r"replace\(old, new\)"),
+        ("inputs.text | split", r"split\(separator\)"),
+        ("inputs.n | default(1, true, 3)", r"default\(\[default_value\], \[boolean\]\)"),
+        ("inputs.list | join(*inputs.list)", "spreads arguments"),
+        ("inputs.list | join(**inputs.map)", "spreads arguments"),
+    ],
+)
+def test_what_can_never_have_a_value_is_refused_before_anything_starts(expression: str, words: str) -> None:
+    with pytest.raises(TemplateFailed, match=words):
+        compile_text(f"{{{{ {expression} }}}}")
+
+
+def test_filters_take_their_arguments_by_place_and_by_name() -> None:
+    assert value_of("{{ inputs.text | replace(old='5', new='6') }}{{ inputs.list | join }}") == "6123"
+    assert value_of("{{ inputs.none | default(default_value=2, boolean=true) }}") == 2
+
+
+NESTED: dict[str, Callable[[int], str]] = {
+    "sum": lambda levels: "+".join(["1"] * levels),
+    "product": lambda levels: "*".join(["1"] * levels),
+    "and": lambda levels: " and ".join(["true"] * levels),
+    "not": lambda levels: "not " * (levels - 1) + "true",
+    "sign": lambda levels: "-" * (levels - 1) + "1",
+    "filters": lambda levels: "1" + "|abs" * (levels - 1),
+    "defaults": lambda levels: "1" + "|default(2)" * (levels - 1),
+    "lists": lambda levels: "[" * (levels - 1) + "1" + "]" * (levels - 1),
+    "choices": lambda levels: "1 if false else (" * (levels - 1) + "2" + ")" * (levels - 1),
+    "positions": lambda levels: "[0]" + "[0]" * (levels - 2),
+    "brackets": lambda levels: "(1 + " * (levels - 1) + "1" + ")" * (levels - 1),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_a_template_is_refused_for_its_depth_and_never_breaks_the_loader(kind: str) -> None:
+    compile_text(f"{{{{ {NESTED[kind](MAX_NESTING)} }}}}")
+    for levels in (MAX_NESTING + 1, 300, 3000):
+        with pytest.raises(TemplateFailed, match=r"nested deeper|not a template"):
+            compile_text(f"{{{{ {NESTED[kind](levels)} }}}}")
+
+
+@pytest.mark.parametrize("text", ["\n", "x\n", "\n x \n\n", "  x\n  y  \n", "\tx "])
+def test_the_space_around_templates_in_a_longer_text_is_kept(text: str) -> None:
+    assert value_of(f"n: {{{{ inputs.n }}}},{text}") == f"n: 5,{text}"
+    assert value_of(f"{text}n: {{{{ inputs.n }}}}") == f"{text}n: 5"

@@ -57,7 +57,10 @@ def test_scalars_resolve_by_the_core_schema_of_yaml_1_2(text: str, value: Any) -
         ("a: *nowhere\n", 1, "undefined alias"),
         ("a: &a [*a]\n", 1, "nested"),
         ("", 1, "empty"),
-        ("a: \x01\n", 1, "not YAML"),
+        ("a: 1\nb: \x01\n", 2, "U+0001 is not allowed"),
+        ("a: 1\nb: \udcff\n", 2, "0xff is not UTF-8"),
+        (f"a: {'9' * 5000}", 1, "5000 digits is too large"),
+        ("a: 1e999", 1, "1e999 is not a JSON number"),
     ],
 )
 def test_bad_yaml_is_an_error_with_its_line(text: str, line: int, words: str) -> None:
