@@ -18,6 +18,7 @@ from core.models.engine import Attempt, TaskResultRow
 from core.statuses import AttemptState
 from core.wire import ExchangeRequest, Grant, Release, ResultAnswer, ResultDisposition, TaskResult
 from repositories.database import AsyncPool
+from repositories.decisions import DecisionRepository
 from repositories.events import NewEvent
 from services.advance import AdvanceService, ChildrenNeeded
 from services.checkpoints import checkpoint_rows, save_checkpoints
@@ -27,7 +28,7 @@ from services.loading_fan_outs import Scope
 from services.reports import Verdict, judge
 from services.rooms import Room, RoomService
 from services.turns import Turns
-from services.work import Connection, pipelined
+from services.work import Connection, begin_meanwhile, pipelined
 from services.writing import Reported, owner_channels_of
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,8 @@ ANSWERS: Mapping[str, ResultDisposition] = {
     "poison": ResultDisposition.REJECTED,
 }
 
-
+MANY = 64
+"""Ends of so many attempts are written before jobs are evaluated: the server is busy with them meanwhile."""
 ONLY_TIMERS = Scope(look=False)
 
 
@@ -112,6 +114,11 @@ class ResultService:
         self, conn: Connection, locked: Locked, verdicts: Sequence[Verdict], apply: bool, room: Room | None
     ) -> Sequence[Step]:
         """Write inbox rows and attempts, and with `apply` advance the jobs that this transaction holds."""
+        ends = [verdict.end(locked.now) for verdict in verdicts if verdict.ends is not None]
+        if len(ends) >= MANY:
+            await DecisionRepository(conn).update(attempts=ends)
+            begin_meanwhile(conn)
+            ends = []
         rows = [verdict.row for verdict in verdicts if verdict.row is not None]
         fresh = [row for row in rows if not row.processed]
         theirs = {row.job_id for row in fresh}
@@ -120,7 +127,7 @@ class ResultService:
         settled = {d.task_id: d for step in steps for d in step.decision.dispositions}
         reported = Reported(
             results=[_settled(row, settled.get(row.task_id)) for row in rows],
-            attempts=[verdict.end(locked.now) for verdict in verdicts if verdict.ends is not None],
+            attempts=ends,
             events=[_late_event(row, locked.now) for row in rows if row.processed],
             slots_left=[row.task_id for row in rows if row.processed],
             # Who holds their job may have read the inbox already.

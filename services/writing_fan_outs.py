@@ -37,13 +37,15 @@ async def write_fan_outs(conn: Connection, steps: Sequence[Step]) -> None:
     if not steps:
         return
     rows = [(row, _known(step, row)) for step in steps for row in step.decision.fan_outs]
-    await FanOutDecisionRepository(conn).write(
+    repository = FanOutDecisionRepository(conn)
+    await repository.write(
         opened=[row.__dict__ for row, known in rows if known is None],
         fan_outs=[_running(row, known) for row, known in rows if known is not None],
         items=list(_items(steps)),
-        created=[_given(child, _CREATED) for step in steps for child in step.decision.new_children],
         changed=[_changed(step, child) for step in steps for child in step.decision.children],
     )
+    begin_meanwhile(conn)
+    await repository.write(created=[_given(child, _CREATED) for step in steps for child in step.decision.new_children])
     begin_meanwhile(conn)
 
 
