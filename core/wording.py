@@ -16,6 +16,7 @@ _KINDS: Final[Mapping[type, str]] = {
 }
 _BLANK: Final = r"\S"
 _WORDS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], str]]] = {
+    "missing": lambda _facts, _value: "is missing",
     "extra_forbidden": lambda _facts, _value: "unknown field",
     "string_type": lambda _facts, _value: "expected a string",
     "bool_type": lambda _facts, _value: "expected true or false",
