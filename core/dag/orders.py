@@ -19,6 +19,7 @@ from core.dag.state import ChildOrder, CommandDone
 from core.errors import CallerError, Conflict, NotFound, ParameterInvalid
 from core.models.engine import Command, NodeState
 from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState, JobStatus
+from core.wording import complaint
 
 APPLIED = "applied"
 UNKNOWN = "COMMAND_UNKNOWN"
@@ -99,7 +100,7 @@ def parse_arguments(model: type[Parsed], args: Mapping[str, Any]) -> Parsed:
         field = ".".join(map(str, first["loc"])) or None
         shown = first["input"]
         value = shown[:200] if isinstance(shown, str) else shown if isinstance(shown, bool | int | float) else None
-        raise ParameterInvalid(f"{field or 'the arguments'}: {first['msg']}", field=field, value=value) from error
+        raise ParameterInvalid(f"{field or 'the arguments'}: {complaint(first)}", field=field, value=value) from error
 
 
 def check_order(kind: str, args: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from core.errors import ErrorDetail, GeodagError
 from core.handlers_catalog import CATALOG, HandlerSpec
 from core.ids import canonical_json, digest
 from core.payloads import LIMIT_BYTES, PayloadRef, encode, is_large, split
-from core.wording import a_kind
+from core.wording import a_kind, complaint
 
 LINE_ITEMS = 500
 """Items of a list in one line of a blob of the shape LINES."""
@@ -158,8 +158,8 @@ def params_problem(spec: HandlerSpec, data: bytes) -> ErrorDetail | None:
     try:
         spec.params.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors(include_url=False)[0]
         field = ".".join(("params", *map(str, first["loc"])))
-        message = f"{field} of {spec.name}: {first['msg']}"
+        message = f"{field} of {spec.name}: {complaint(first)}"
         return ErrorDetail(code="PARAMETER_INVALID", message=message, field=field, user_fixable=True)
     return None
