@@ -6,7 +6,7 @@ Members of `source` go by their own names, as the ingest rules do; other nested 
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import ErrorDetails
 
 from core.errors import CallerError, ErrorDetail, ParameterInvalid, ParameterMissing, PayloadTooLarge
+from core.json_keys import unique
 from core.models.business import ApprovalState, RequestState
 from core.texts import is_clean, is_name
 from core.wording import complaint, json_kind, readable
@@ -244,7 +245,7 @@ def parse_body(raw: bytes) -> Json:
         raise PayloadTooLarge(f"the body has {len(raw)} bytes; expected at most {MAX_BODY_BYTES}", field="body")
     try:
         body = json.loads(
-            raw, object_pairs_hook=_unique, parse_int=_whole, parse_float=_finite, parse_constant=_no_constant
+            raw, object_pairs_hook=unique, parse_int=_whole, parse_float=_finite, parse_constant=_no_constant
         )
     except RecursionError:
         raise ParameterInvalid("the body is nested too deeply", field="body") from None
@@ -258,13 +259,6 @@ def parse_body(raw: bytes) -> Json:
     if not isinstance(body, dict):
         raise ParameterInvalid(f"the body is a JSON {json_kind(body)}; expected an object", field="body")
     return body
-
-
-def _unique(pairs: Sequence[tuple[str, Any]]) -> Json:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key appears twice")
-    return found
 
 
 def _whole(text: str) -> int:

@@ -12,7 +12,7 @@ from core.wire import Name
 class JobFilter(BaseModel):
     """All that is said must hold."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     workflow_id: Name | None = None
     status: JobStatus | None = None
@@ -37,3 +37,4 @@ class JobBrief(BaseModel):
     workflow_id: str
     status: JobStatus
     created_at: datetime
+    parent_task_id: str | None = None

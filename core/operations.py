@@ -24,6 +24,7 @@ from core.dag.yaml_source import YamlProblem, read_yaml
 from core.errors import ErrorDetail, WorkflowError
 from core.models.business import RequestState
 from core.statuses import JOB_FINAL, JobStatus
+from core.wording import a_kind
 
 Json = dict[str, Any]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,47}$")]
@@ -225,5 +226,5 @@ def _rendered(value: Any, scope: Json, path: str) -> Json:
     program: Program = compile_value(value)
     found = render(program, scope, path)
     if not isinstance(found, dict):
-        raise TemplateFailed(f"{path} is a {type(found).__name__}; expected a mapping", field=path)
+        raise TemplateFailed(f"{path} is {a_kind(found)}, not a mapping", field=path)
     return found

@@ -1,5 +1,6 @@
 """What is wrong with a value, in words of JSON: neither pydantic's sentences nor Python's names reach a caller."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -14,8 +15,14 @@ _KINDS: Final[Mapping[type, str]] = {
     dict: "object",
     type(None): "null",
 }
+_EXAMPLES: Final[Mapping[str, object]] = {
+    **{kind.__name__: kind() for kind in (bool, int, float, str, list, tuple, dict)},
+    "NoneType": None,
+}
+_PYTHON_TYPE: Final = re.compile(f"'({'|'.join(_EXAMPLES)})'")
 _BLANK: Final = r"\S"
 _WORDS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], str]]] = {
+    "missing": lambda _facts, _value: "is missing",
     "extra_forbidden": lambda _facts, _value: "unknown field",
     "string_type": lambda _facts, _value: "expected a string",
     "bool_type": lambda _facts, _value: "expected true or false",
@@ -40,6 +47,31 @@ _WORDS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], str]]] = {
 def json_kind(value: object) -> str:
     """Return what JSON calls a value."""
     return _KINDS.get(type(value), "value")
+
+
+def a_kind(value: object) -> str:
+    """Return what the workflow language calls a value, with its article."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list() | tuple():
+            return "a list"
+        case Mapping():
+            return "a mapping"
+        case _:
+            return "a value"
+
+
+def without_python(error: Exception) -> str:
+    """Return what Python says of a wrong type, in words of the workflow language."""
+    text = str(error)
+    return _PYTHON_TYPE.sub(lambda found: a_kind(_EXAMPLES[found[1]]), text) if isinstance(error, TypeError) else text
 
 
 def complaint(problem: ErrorDetails) -> str:

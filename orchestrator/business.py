@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.dag.catalogue import WorkflowCatalogue
+from core.dag.yaml_source import MAX_CHARACTERS
 from core.operations import OperationCatalogue, load_operations
 from core.outgoing import OutgoingPolicy
 from core.ports import BlobRepository, Sealer
@@ -49,9 +50,16 @@ class Business:
 
 
 def read_definitions(folder: Path) -> dict[str, str]:
-    """Return the text of every YAML file by name; bytes that are not UTF-8 stay visible, for whoever reads the YAML."""
-    files = sorted(folder.glob("*.y*ml"))
-    return {path.name: path.read_text(encoding="utf-8", errors="surrogateescape") for path in files}
+    """Return the text of every YAML file by name, of one that is too long only enough for its refusal.
+
+    Bytes that are not UTF-8 stay visible, for whoever reads the YAML.
+    """
+    return {path.name: _beginning(path) for path in sorted(folder.glob("*.y*ml"))}
+
+
+def _beginning(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="surrogateescape") as file:
+        return file.read(MAX_CHARACTERS + 1)
 
 
 def load_operation_catalogue(folder: Path, workflows: WorkflowCatalogue) -> OperationCatalogue:

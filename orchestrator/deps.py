@@ -17,6 +17,7 @@ from starlette.responses import Response
 from core import b2b
 from core.dag.definition import Workflow
 from core.errors import ParameterInvalid, PayloadTooLarge
+from core.json_keys import RepeatedKey, check_unique, unique
 from messaging.listener import Listener
 from orchestrator.auth import Authenticator
 from orchestrator.business import Business
@@ -118,7 +119,7 @@ async def optional_body(request: Request) -> dict[str, Any]:
     """Return the body as a JSON object, an empty one where there is none.
 
     Raises:
-        ParameterInvalid: It is something else.
+        ParameterInvalid: It is something else, or an object in it has a key twice.
     """
     raw = await read_body(request)
     return _json_object(raw) if raw else {}
@@ -126,7 +127,9 @@ async def optional_body(request: Request) -> dict[str, Any]:
 
 def _json_object(raw: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(raw, parse_constant=_refuse_constant)
+        body = json.loads(raw, parse_constant=_refuse_constant, object_pairs_hook=unique)
+    except RepeatedKey as error:
+        raise _repeated(error) from error
     except (ValueError, RecursionError) as error:
         raise ParameterInvalid("the body is not JSON") from error
     if not isinstance(body, dict):
@@ -138,20 +141,45 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def _repeated(error: RepeatedKey) -> ParameterInvalid:
+    return ParameterInvalid(str(error), field=error.key)
+
+
 async def parsed(request: Request, model: type[Model], limit_bytes: int = MAX_BODY_BYTES) -> Model:
-    """Return the body as a model, read once from bytes; raises `ParameterMissing` or `ParameterInvalid`."""
-    raw = await read_body(request, limit_bytes)
-    try:
-        return model.model_validate_json(raw)
-    except ValidationError as error:
-        raise parameter_error(error) from error
+    """Return the body as a model.
+
+    Raises:
+        ParameterMissing, ParameterInvalid: It does not fit, or an object in it has a key twice.
+    """
+    return _fit(model, await read_body(request, limit_bytes))
 
 
 async def optional(request: Request, model: type[Model]) -> Model:
     """Return the body as `parsed` does; no body at all is an empty object."""
-    raw = await read_body(request)
+    return _fit(model, await read_body(request) or b"{}")
+
+
+def _fit(model: type[Model], raw: bytes) -> Model:
+    wanted = _read(model, raw)
     try:
-        return model.model_validate_json(raw or b"{}")
+        check_unique(raw)
+    except RepeatedKey as error:
+        raise _repeated(error) from error
+    return wanted
+
+
+async def received(request: Request, model: type[Model]) -> Model:
+    """Return what a worker sends, which may be large: read once, without a look at repeated keys.
+
+    Raises:
+        ParameterMissing, ParameterInvalid: It does not fit.
+    """
+    return _read(model, await read_body(request, MAX_CALLBACK_BYTES))
+
+
+def _read(model: type[Model], raw: bytes) -> Model:
+    try:
+        return model.model_validate_json(raw)
     except ValidationError as error:
         raise parameter_error(error) from error
 

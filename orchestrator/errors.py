@@ -89,16 +89,27 @@ def problem(detail: ErrorDetail, status: HTTPStatus, instance: str) -> Response:
 
 
 def parameter_error(error: ValidationError | RequestValidationError, *, drop_source: bool = False) -> GeodagError:
-    """Return the first problem of a body or query as an error that names the field."""
-    first = error.errors()[0]
-    location = first["loc"][1:] if drop_source else first["loc"]
-    field = ".".join(map(str, location)) or None
+    """Return the first problem of a body or query as an error that names the field, and the other fields beside it."""
+    first, *others = error.errors()
+    field = _field(first, drop_source)
+    names = {name for one in others if (name := _field(one, drop_source)) and not _is_in(name, field)}
+    also = f" (also: {', '.join(sorted(names)[:10])})" if names else ""
     if first["type"] == "missing":
-        return ParameterMissing(f"{field} is required", field=field)
+        return ParameterMissing(f"{field} is required{also}", field=field)
     shown = first.get("input")
     shown = shown[:800].decode(errors="replace") if isinstance(shown, bytes) else shown
     value = shown if shown is None or isinstance(shown, bool | int | float) else readable(str(shown)[:200])
-    return ParameterInvalid(f"{field or 'the body'}: {complaint(first)}", field=field, value=value)
+    return ParameterInvalid(f"{field or 'the body'}: {complaint(first)}{also}", field=field, value=value)
+
+
+def _field(problem: Mapping[str, Any], drop_source: bool) -> str | None:
+    location = problem["loc"][1:] if drop_source else problem["loc"]
+    return readable(".".join(map(str, location))) or None
+
+
+def _is_in(name: str, field: str | None) -> bool:
+    """Return whether a field is another one, or a part or another reading of it."""
+    return field is None or name == field or name.startswith(f"{field}.")
 
 
 def answer(error: GeodagError, instance: str) -> Response:

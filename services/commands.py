@@ -7,12 +7,13 @@ it next obeys. Of two orders that exclude each other, the second is refused with
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from core.dag.commands import DIRECT, direct_command
-from core.dag.orders import APPLIED, Kind
+from core.dag.orders import APPLIED, REOPENING, Kind, check_order
+from core.dag.reopening import nothing_failed, works_for
 from core.errors import CallerError, Conflict, DatabaseUnavailable, GeodagError, NotFound, ParameterMissing
 from core.job_filter import JobBrief, JobFilter
 from core.models.engine import Job
@@ -20,6 +21,7 @@ from core.statuses import JOB_FINAL, JobStatus
 from repositories.commands import CommandRepository
 from repositories.database import AsyncPool, lost_to_a_lock, transaction
 from repositories.jobs import JobRepository
+from repositories.nodes import NodeRepository
 from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
 from services.advance import AdvanceService, with_all_children
 from services.evaluation import Step, ended_jobs
@@ -181,13 +183,16 @@ class CommandService:
         Raises:
             NotFound: There is no such order for many jobs.
             ParameterMissing: The filter says nothing, so it would mean every job.
+            ParameterInvalid: The arguments do not fit.
         """
         statuses = _statuses(wanted, order.kind)
+        check_order(order.kind, order.args)
         async with transaction(self._pool) as conn:
             found = await JobRepository(conn).matching(wanted, statuses, limit + 1)
-        meant, more = found[:limit], len(found) > limit
-        if dry_run:
-            return Outcomes([_foreseen(job, Kind(order.kind)) for job in meant], more)
+            meant, more = found[:limit], len(found) > limit
+            if dry_run:
+                failed = await NodeRepository(conn).jobs_with_failures(job.job_id for job in meant)
+                return Outcomes([_foreseen(job, Kind(order.kind), failed) for job in meant], more)
         outcomes: list[JobOutcome] = []
         for start in range(0, len(meant), BATCH):
             outcomes += await self._order_batch(meant[start : start + BATCH], order)
@@ -262,10 +267,14 @@ def _after(step: Step, refusal: CallerError | None) -> Job:
     return step.job or step.state.job
 
 
-def _foreseen(job: JobBrief, kind: Kind) -> JobOutcome:
-    """Return what would become of an order, as far as the status tells it: only retry and rerun touch what is final."""
+def _foreseen(job: JobBrief, kind: Kind, failed: Collection[str]) -> JobOutcome:
+    """Return what would become of an order, as far as the job's row and its failed nodes tell it."""
     if job.status in JOB_FINAL and MANY[kind] is ACTIVE:
         return _refused(job, Conflict(f"the job is {job.status} already", code="JOB_FINAL"), job.status)
+    if kind in REOPENING and job.parent_task_id is not None:
+        return _refused(job, works_for(job.status, job.parent_task_id), job.status)
+    if kind is Kind.RETRY and job.job_id not in failed:
+        return _refused(job, nothing_failed(job.status), job.status)
     return JobOutcome(job.job_id, job.workflow_id, job.status, "would_apply")
 
 

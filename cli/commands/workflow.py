@@ -21,7 +21,7 @@ from core.dag.nodes import WorkflowNode
 from core.dag.problems import Problem
 from core.dag.rehearsal import Rehearsed, rehearse
 from core.dag.scenario import Scenario, read_scenario
-from core.dag.yaml_source import write_yaml
+from core.dag.yaml_source import MAX_CHARACTERS, write_yaml
 from core.errors import CallerError, WorkflowError
 from core.models.engine import NodeState
 from core.statuses import NODE_FINAL, JobStatus
@@ -183,6 +183,7 @@ def _files_of(folder: Path) -> list[Path]:
 
 def _text_of(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8", errors="surrogateescape")
+        with file.open(encoding="utf-8", errors="surrogateescape") as opened:
+            return opened.read(MAX_CHARACTERS + 1)
     except OSError as error:
         raise NotGood(f"{file} cannot be read: {error}") from error

@@ -38,12 +38,26 @@ def certain_at_end(workflow: Workflow) -> frozenset[str]:
 
 
 def untaken_nodes(workflow: Workflow) -> frozenset[str]:
-    """Return the nodes that may end as `not_taken`: all their edges may be dead."""
+    """Return the nodes that may end as `not_taken`: all their edges may be dead.
+
+    Not so where every choice of one conditional that runs leads on, as at the join of its ways.
+    """
+    untaken = _untaken(workflow, {})
+    for key, node in workflow.nodes.items():
+        if isinstance(node, ConditionalNode) and key not in untaken:
+            choices = [branch.next for branch in node.branches] or [node.on_true, node.on_false]
+            untaken &= frozenset[str]().union(*(_untaken(workflow, {key: chosen}) for chosen in choices))
+    return untaken
+
+
+def _untaken(workflow: Workflow, chosen: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
+    """Return the nodes all of whose edges may be dead when some conditionals have chosen these nodes."""
     graph: Graph = workflow.graph
     untaken: set[str] = set()
     for node_id in graph.order:
         sources = graph.incoming[node_id]
-        if sources and all(_may_be_dead(workflow.nodes, source, node_id, untaken) for source in sources):
+        taken = any(node_id in chosen.get(source, ()) for source in sources)
+        if sources and not taken and all(_may_be_dead(workflow.nodes, one, node_id, untaken) for one in sources):
             untaken.add(node_id)
     return frozenset(untaken)
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from core.dag.check_params import wrong_params
 from core.dag.check_shape import check_shape
 from core.dag.check_values import check_values
 from core.dag.definition import ID_PATTERN, Workflow
@@ -64,6 +65,8 @@ def _check_work(
     for name, info in fields.items():
         if info.is_required() and name not in work.params:
             report.add((*path, "params"), f"handler {work.handler} needs the param {name!r}")
+    for where, problem in wrong_params(spec, work.params):
+        report.add((*path, "params", *where), problem)
 
 
 def _check_retries(workflow: Workflow, report: Report) -> None:

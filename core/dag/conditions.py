@@ -28,6 +28,7 @@ from core.dag.condition_syntax import (
 from core.dag.json_values import MAX_INTEGER_BITS
 from core.dag.templates import TemplateFailed
 from core.ids import canonical_json
+from core.wording import a_kind
 
 _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
@@ -152,14 +153,14 @@ def _apply(sign: str, left: Any, right: Any) -> Any:
 
 
 def _equal(left: Any, right: Any, sign: str) -> bool:
-    if left is not None and right is not None and _kind(left) != _kind(right):
+    if left is not None and right is not None and a_kind(left) != a_kind(right):
         raise _Misfit(f"{sign} takes two values of one type, got {_named(left)} and {_named(right)}")
     return same_json(left, right)
 
 
 def same_json(left: Any, right: Any) -> bool:
     """Compare as JSON does: numbers by value, but true is not 1."""
-    if _kind(left) != _kind(right):
+    if a_kind(left) != a_kind(right):
         return False
     match left:
         case list() | tuple():
@@ -182,7 +183,7 @@ def _contains(container: Any, item: Any) -> bool:
 
 
 def _ordered(sign: str, left: Any, right: Any) -> bool:
-    if not (_kind(left) == _kind(right) and _kind(left) in {"a number", "a text"}):
+    if not (a_kind(left) == a_kind(right) and a_kind(left) in {"a number", "a text"}):
         raise _Misfit(f"{sign} takes two numbers or two texts, got {_named(left)} and {_named(right)}")
     return _ORDER[sign](left, right)
 
@@ -200,32 +201,14 @@ def _calculated(sign: str, left: Any, right: Any) -> int | float:
 
 
 def _number(value: Any, sign: str) -> int | float:
-    if _kind(value) != "a number":
+    if a_kind(value) != "a number":
         raise _Misfit(f"{sign} takes numbers, got {_named(value)}")
     number: int | float = value
     return number
 
 
-def _kind(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list() | tuple():
-            return "a list"
-        case Mapping():
-            return "a mapping"
-        case _:
-            return type(value).__name__
-
-
 def _named(value: Any) -> str:
-    return "null" if value is None else f"{_kind(value)} {shown(value)}"
+    return "null" if value is None else f"{a_kind(value)} {shown(value)}"
 
 
 def shown(value: Any) -> str:
@@ -233,4 +216,4 @@ def shown(value: Any) -> str:
     try:
         return shorten(canonical_json(value), 80)
     except (TypeError, ValueError):
-        return _kind(value)
+        return a_kind(value)

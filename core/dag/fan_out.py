@@ -29,6 +29,7 @@ from core.models.engine import NodeState
 from core.models.fan_out import FanOut
 from core.payloads import PayloadRef
 from core.statuses import NODE_FINAL, AttemptState, NodeStatus
+from core.wording import a_kind
 
 MAX_ITEMS = 1_000_000
 MAX_NEW_CHILDREN = 1000
@@ -75,8 +76,8 @@ def _source(run: Run, node_id: str, node: FanOutNode) -> Rendered:
         ) from error
     if source.value is not None or source.ref is None:
         if not isinstance(source.value, list):
-            kind = "null" if source.value is None else type(source.value).__name__
-            raise TemplateFailed(f"source {node.source} is a {kind}, not a list", code="FAN_OUT_SOURCE", field=ask.path)
+            message = f"source {node.source} is {a_kind(source.value)}, not a list"
+            raise TemplateFailed(message, code="FAN_OUT_SOURCE", field=ask.path)
         source = replace(source, ref=None, length=len(source.value))
     if (source.length or 0) > MAX_ITEMS:
         message = f"source {node.source} has {source.length} items; at most {MAX_ITEMS} are run"

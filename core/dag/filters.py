@@ -11,17 +11,18 @@ from jinja2 import filters as builtin
 from jinja2 import tests as builtin_tests
 
 from core.ids import canonical_json
+from core.wording import a_kind
 
 
 def _int(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(f"int cannot be made from {type(value).__name__}")
+        raise TypeError(f"int cannot be made from {a_kind(value)}")
     return int(value)
 
 
 def _float(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(f"float cannot be made from {type(value).__name__}")
+        raise TypeError(f"float cannot be made from {a_kind(value)}")
     return float(value)
 
 
@@ -54,14 +55,14 @@ def _items(value: Any) -> list[Any]:
     if isinstance(value, Undefined):
         return list(value)
     if not isinstance(value, list | tuple):
-        raise TypeError(f"a list is needed, got {type(value).__name__}")
+        raise TypeError(f"a list is needed, got {a_kind(value)}")
     return list(value)
 
 
 def _length(value: Any) -> int:
     if isinstance(value, str | list | tuple | Mapping | Undefined):
         return len(value)
-    raise TypeError(f"{type(value).__name__} has no length")
+    raise TypeError(f"{a_kind(value)} has no length")
 
 
 def _first(value: Any) -> Any:
@@ -74,13 +75,13 @@ def _last(value: Any) -> Any:
 
 def _round(value: Any, digits: int = 0) -> float | int:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"round takes a number, got {type(value).__name__}")
+        raise TypeError(f"round takes a number, got {a_kind(value)}")
     return round(value, digits) if digits else round(value)
 
 
 def _abs(value: Any) -> float | int:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"abs takes a number, got {type(value).__name__}")
+        raise TypeError(f"abs takes a number, got {a_kind(value)}")
     return abs(value)
 
 
@@ -88,7 +89,7 @@ def _keys(value: Any) -> list[str]:
     if isinstance(value, Undefined):
         return list(value)
     if not isinstance(value, Mapping):
-        raise TypeError(f"keys takes a mapping, got {type(value).__name__}")
+        raise TypeError(f"keys takes a mapping, got {a_kind(value)}")
     return sorted(value)
 
 

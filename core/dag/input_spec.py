@@ -1,12 +1,13 @@
 """The type of one input: JSON-Schema words, checked and never coerced."""
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import SchemaError, SchemaValidator
+from pydantic_core.core_schema import str_schema
 
 from core.dag.nodes import Definition
 from core.ids import canonical_json
@@ -52,13 +53,18 @@ class InputSpec(Definition):
     properties: "dict[str, InputSpec]" = Field(default={})
     additional_properties: bool = True
 
+    @field_validator("pattern")
+    @classmethod
+    def _is_a_pattern(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            _compiled(pattern)
+        return pattern
+
     @model_validator(mode="after")
     def _words_make_sense(self) -> Self:
         for name in self.types:
             if name not in _TYPES:
                 raise ValueError(f"type {name!r} is not one of {', '.join(_TYPES)}")
-        if self.pattern is not None:
-            _compiled(self.pattern)
         if self.is_required and self.default is not None:
             raise ValueError("a required input cannot have a default")
         return self
@@ -80,12 +86,14 @@ class InputSpec(Definition):
 
 
 @lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    exact_end = pattern.endswith("$") and not pattern.endswith("\\$")
+def _compiled(pattern: str) -> SchemaValidator:
+    """Return what searches a text in time that grows with its length only, whatever the author wrote."""
     try:
-        return re.compile(pattern[:-1] + r"\Z" if exact_end else pattern)
-    except re.error as error:
-        raise ValueError(f"pattern {pattern!r} is not a regular expression: {error}") from error
+        return SchemaValidator(str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except SchemaError as error:
+        reason = str(error).rpartition("error: ")[2].rpartition("SchemaError: ")[2].strip().rstrip(".")
+        hint = "; write it without look-around and back-references" if "not supported" in reason else ""
+        raise ValueError(f"{pattern[:200]!r} is not a regular expression known here: {reason}{hint}") from error
 
 
 def violations(spec: InputSpec, value: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -115,7 +123,7 @@ def _text_violations(spec: InputSpec, value: str, path: str) -> Iterator[tuple[s
         yield path, f"must have at least {spec.min_length} characters, has {len(value)}"
     if spec.max_length is not None and len(value) > spec.max_length:
         yield path, f"must have at most {spec.max_length} characters, has {len(value)}"
-    elif spec.pattern is not None and not _compiled(spec.pattern).search(value):
+    elif spec.pattern is not None and not _compiled(spec.pattern).isinstance_python(value):
         yield path, f"must match {spec.pattern}"
 
 

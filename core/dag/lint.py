@@ -28,7 +28,7 @@ def lint(workflow: Workflow, report: Report) -> None:
         known = at_end if place.node_id is None else certain[place.node_id]
         plain, handled = _reads(place)
         for node_id in sorted(plain - handled - known):
-            if not _is_last_resort(workflow, place, node_id, handled):
+            if not _is_last_resort(workflow, place, node_id, handled, known):
                 report.add(place.path, _advice(node_id))
     for node_id, node in workflow.nodes.items():
         if isinstance(node, ConditionalNode) and (node.when is not None or node.best_effort):
@@ -43,12 +43,20 @@ def _reads(place: Place) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(str(one.chain[1]) for one in lookups), frozenset(str(one.chain[1]) for one in careful)
 
 
-def _is_last_resort(workflow: Workflow, place: Place, node_id: str, handled: frozenset[str]) -> bool:
-    """Return whether a node is read only when no other way led here, as in `a | default(b)` after any_of of both."""
-    if place.node_id is None or rule_of(workflow.nodes[place.node_id]) is JoinRule.ALL_DONE:
+def _is_last_resort(
+    workflow: Workflow, place: Place, node_id: str, handled: frozenset[str], known: frozenset[str]
+) -> bool:
+    """Return whether a node is read only when no other way led on, as in `a | default(b)` behind any_of of both."""
+    joins = known if place.node_id is None else known | {place.node_id}
+    return any(_leads_here(workflow, join, node_id, handled) for join in joins)
+
+
+def _leads_here(workflow: Workflow, join: str, node_id: str, handled: frozenset[str]) -> bool:
+    """Return whether a node has completed when a join runs for which none of some others have."""
+    if rule_of(workflow.nodes[join]) is JoinRule.ALL_DONE:
         return False
-    ways = frozenset(workflow.graph.incoming[place.node_id])
-    return ways <= handled | {node_id} and not any(may_lack_output(workflow.nodes[way]) for way in ways)
+    ways = frozenset(workflow.graph.incoming[join])
+    return node_id in ways <= handled | {node_id} and not any(may_lack_output(workflow.nodes[way]) for way in ways)
 
 
 def _advice(node_id: str) -> str:

@@ -19,6 +19,7 @@ from core.dag.state import ChildOrder, CommandDone
 from core.errors import CallerError, Conflict, NotFound, ParameterInvalid
 from core.models.engine import Command, NodeState
 from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState, JobStatus
+from core.wording import complaint
 
 APPLIED = "applied"
 UNKNOWN = "COMMAND_UNKNOWN"
@@ -99,7 +100,21 @@ def parse_arguments(model: type[Parsed], args: Mapping[str, Any]) -> Parsed:
         field = ".".join(map(str, first["loc"])) or None
         shown = first["input"]
         value = shown[:200] if isinstance(shown, str) else shown if isinstance(shown, bool | int | float) else None
-        raise ParameterInvalid(f"{field or 'the arguments'}: {first['msg']}", field=field, value=value) from error
+        raise ParameterInvalid(f"{field or 'the arguments'}: {complaint(first)}", field=field, value=value) from error
+
+
+def check_order(kind: str, args: Mapping[str, Any]) -> None:
+    """Refuse an order that no job could obey. Raises `ParameterInvalid`."""
+    if kind not in _ARGUMENTS:
+        raise _unknown(kind)
+    wanted = parse_arguments(_ARGUMENTS[kind], args)
+    if isinstance(wanted, PriorityArguments):
+        resolve_priority(wanted.priority, 0)
+
+
+def _unknown(kind: str) -> ParameterInvalid:
+    known = ", ".join(sorted(_ARGUMENTS))
+    return ParameterInvalid(f"there is no command {kind!r}; known are {known}", code=UNKNOWN, field="kind")
 
 
 def consume_commands(run: Run) -> None:
@@ -122,8 +137,7 @@ def obey(run: Run, command: Command) -> None:
     """
     execute = _ORDERS.get(command.kind)
     if execute is None:
-        known = ", ".join(sorted(_ORDERS))
-        raise ParameterInvalid(f"there is no command {command.kind!r}; known are {known}", code=UNKNOWN, field="kind")
+        raise _unknown(command.kind)
     execute(run, command)
 
 
@@ -255,4 +269,16 @@ _ORDERS: Mapping[str, Callable[[Run, Command], None]] = {
     Kind.SKIP: _skip,
     Kind.GATE: _decide_gate,
     Kind.WINDOW: _change_window,
+}
+
+_ARGUMENTS: Mapping[str, type[Arguments]] = {
+    Kind.CANCEL: NoArguments,
+    Kind.PAUSE: NoArguments,
+    Kind.RESUME: NoArguments,
+    Kind.PRIORITY: PriorityArguments,
+    Kind.RETRY: NoArguments,
+    Kind.RERUN: RerunArguments,
+    Kind.SKIP: NodeArguments,
+    Kind.GATE: GateArguments,
+    Kind.WINDOW: WindowArguments,
 }

@@ -25,6 +25,7 @@ from core.dag.inputs import resolve_inputs, resolve_priority
 from core.dag.nodes import GateNode
 from core.dag.rendering import Rendered, Rendering, perform
 from core.dag.scenario import Order, Scenario
+from core.dag.scenario_checks import check_scenario
 from core.dag.state import Dispatch, JobState
 from core.dag.supposing import Performance, suppose
 from core.dag.tallies import items_of, outputs_of
@@ -76,8 +77,10 @@ def rehearse(
 
     Raises:
         CallerError: the inputs or the priority do not fit.
-        WorkflowError: it goes on and on, or needs more than a rehearsal can do.
+        WorkflowError: the scenario names what the workflow does not have; the job goes on and on, or needs more than
+            a rehearsal can do.
     """
+    check_scenario(scenario, workflow)
     return _Rehearsal(workflow, scenario, workflows or {}, catalog).run()
 
 
@@ -144,6 +147,9 @@ class _Rehearsal:
         before, self.state = self.state, apply(self.state, decision, self.now)
         for event in decision.events:
             self._note(event.event_type, event.node_id, event.data)
+        for done in decision.commands_done:
+            if done.refusal is not None:
+                self._note("command_refused", None, {"code": done.outcome, "message": done.refusal.detail.message})
         for dispatch in decision.dispatches:
             self.inputs[task_id(before.job.job_id, dispatch.node_id, dispatch.attempt)] = self._params(dispatch)
         if decision.dispatches:

@@ -19,6 +19,7 @@ from core.errors import ErrorDetail, GeodagError
 from core.handlers_catalog import CATALOG, HandlerSpec
 from core.ids import canonical_json, digest
 from core.payloads import LIMIT_BYTES, PayloadRef, encode, is_large, split
+from core.wording import a_kind, complaint
 
 LINE_ITEMS = 500
 """Items of a list in one line of a blob of the shape LINES."""
@@ -142,7 +143,7 @@ def _answer(wanted: Rendering, value: Any, keep: Keep, catalog: Mapping[str, Han
 
 def _expect(kind: type, value: Any, path: str) -> Any:
     if not isinstance(value, kind):
-        raise TemplateFailed(f"{path} is a {type(value).__name__}, not a {kind.__name__}", field=path)
+        raise TemplateFailed(f"{path} is {a_kind(value)}, not {a_kind(kind())}", field=path)
     return value
 
 
@@ -157,8 +158,8 @@ def params_problem(spec: HandlerSpec, data: bytes) -> ErrorDetail | None:
     try:
         spec.params.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors(include_url=False)[0]
         field = ".".join(("params", *map(str, first["loc"])))
-        message = f"{field} of {spec.name}: {first['msg']}"
+        message = f"{field} of {spec.name}: {complaint(first)}"
         return ErrorDetail(code="PARAMETER_INVALID", message=message, field=field, user_fixable=True)
     return None

@@ -22,9 +22,12 @@ from core.dag.json_values import MAX_INTEGER_BITS, NotJson, check_json
 from core.dag.template_checks import refusal
 from core.errors import ErrorDetail, GeodagError
 from core.ids import canonical_json
+from core.wording import a_kind, without_python
 
 MAX_TEXT = 100_000
 _GUARDS = frozenset({"default", "d", "defined", "undefined"})
+_OF_NUMBERS = frozenset({"*", "**", "%"})
+"""Operators that Python has for texts and lists too, with another meaning."""
 _EVALUATION_ERRORS = (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 
 
@@ -46,11 +49,15 @@ class Missing(StrictUndefined):
 
     __slots__ = ()
 
+    @property
+    def _undefined_message(self) -> str:
+        return f"{self._undefined_name} is not there"
+
 
 class _Sandbox(SandboxedEnvironment):
     """Looks keys up in mappings and positions in lists; nothing else can be reached."""
 
-    intercepted_binops = frozenset({"*", "**", "%"})
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "**", "%"})
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         return self.getitem(obj, attribute)
@@ -62,11 +69,17 @@ class _Sandbox(SandboxedEnvironment):
         raise SecurityError("templates cannot call anything")
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        if not (_is_number(left) and _is_number(right)):
-            raise TypeError(f"{operator} takes numbers, got {type(left).__name__} and {type(right).__name__}")
+        for one in (left, right):
+            if isinstance(one, Undefined):
+                bool(one)
+        if operator in _OF_NUMBERS and not (_is_number(left) and _is_number(right)):
+            raise TypeError(f"{operator} takes numbers, got {a_kind(left)} and {a_kind(right)}")
         if operator == "**" and isinstance(left, int) and left.bit_length() * abs(right) > MAX_INTEGER_BITS:
             raise ValueError(f"a power with the exponent {right} is too large")
-        return super().call_binop(context, operator, left, right)
+        try:
+            return super().call_binop(context, operator, left, right)
+        except TypeError as error:
+            raise TypeError(f"{operator} does not take {a_kind(left)} and {a_kind(right)}") from error
 
 
 def _lookup(obj: Any, key: Any) -> Any:
@@ -117,11 +130,13 @@ class Expression:
         try:
             value = self._run(scope)
         except UndefinedError as error:
-            raise self._missing(scope) from error
+            raise self._missing(scope, f"{error}") from error
         except _EVALUATION_ERRORS as error:
-            raise TemplateFailed(f"{self.source} cannot be evaluated: {error}") from error
-        if isinstance(value, Undefined) or (isinstance(value, list | tuple | dict) and _holds_missing(value)):
-            raise self._missing(scope)
+            raise TemplateFailed(f"{self.source} cannot be evaluated: {without_python(error)}") from error
+        if isinstance(value, Undefined):
+            raise self._missing(scope, value._undefined_message)
+        if isinstance(value, list | tuple | dict) and _holds_missing(value):
+            raise self._missing(scope, "something in it is not there")
         return value
 
     def text(self, scope: Mapping[str, Any]) -> str:
@@ -135,12 +150,13 @@ class Expression:
             raise TemplateFailed(error.detail.message) from error
         return canonical_json(value)
 
-    def _missing(self, scope: Mapping[str, Any]) -> TemplateFailed:
+    def _missing(self, scope: Mapping[str, Any], found: str) -> TemplateFailed:
+        """Return the failure that names the first lookup which leads nowhere; `found` tells one with a computed key."""
         for lookup in self.lookups:
             if not lookup.guarded and not _leads_somewhere(lookup, scope):
                 why = _node_status(lookup, scope)
                 return TemplateFailed(f"{self.source} has no value: {lookup} is not there{why}", field=str(lookup))
-        return TemplateFailed(f"{self.source} has no value")
+        return TemplateFailed(f"{self.source} has no value: {found}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import yaml
 
-MAX_VALUES = 100_000
+MAX_CHARACTERS = 1024 * 1024
+"""Of a file; whoever reads one needs no more of it than one more."""
+MAX_VALUES = 50_000
 MAX_DEPTH = 60
 MAX_DIGITS = 1234
 """Of an integer; 4,096 bits have no more, and Python reads no more than 4,300."""
@@ -62,6 +64,14 @@ class _Composer(
         yaml.parser.Parser.__init__(self)
         yaml.composer.Composer.__init__(self)
         yaml.resolver.BaseResolver.__init__(self)
+        self._composed = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose one node; `YamlProblem` when there are too many, long before all are read."""
+        self._composed += 1
+        if self._composed > MAX_VALUES:
+            raise YamlProblem(f"more than {MAX_VALUES:,} keys and values", self.get_mark().line + 1)
+        return super().compose_node(parent, index)
 
 
 for _name, _pattern, _first in _CORE_SCHEMA:
@@ -71,6 +81,8 @@ for _name, _pattern, _first in _CORE_SCHEMA:
 
 def read_yaml(text: str) -> Source:
     """Read one document; `YamlProblem` names the line of what is wrong."""
+    if len(text) > MAX_CHARACTERS:
+        raise YamlProblem(f"the file has more than {MAX_CHARACTERS:,} characters", 1)
     try:
         root = _Composer(text).get_single_node()
     except yaml.MarkedYAMLError as error:

@@ -21,7 +21,7 @@ from core.wire import (
     ResultResponse,
     TaskResult,
 )
-from orchestrator.deps import MAX_CALLBACK_BYTES, Context, context, json_response, parsed
+from orchestrator.deps import Context, context, json_response, received
 from orchestrator.strict import StrictRoute
 from services.evaluation import ended_jobs
 
@@ -32,7 +32,7 @@ router = APIRouter(prefix="/api/v1/callbacks", tags=["callbacks"], route_class=S
 async def claims(request: Request) -> Response:
     """Take leases of delivered tasks."""
     ctx = _for_worker(request)
-    wanted = await parsed(request, ClaimRequest, MAX_CALLBACK_BYTES)
+    wanted = await received(request, ClaimRequest)
     return json_response(ClaimResponse(answers=tuple(await ctx.claims.claim(wanted))))
 
 
@@ -40,14 +40,14 @@ async def claims(request: Request) -> Response:
 async def heartbeats(request: Request) -> Response:
     """Renew all leases of a worker."""
     ctx = _for_worker(request)
-    return json_response(await ctx.claims.heartbeat(await parsed(request, HeartbeatRequest, MAX_CALLBACK_BYTES)))
+    return json_response(await ctx.claims.heartbeat(await received(request, HeartbeatRequest)))
 
 
 @router.post("/task-results")
 async def task_results(request: Request) -> Response:
     """Store and apply what came of tasks."""
     ctx = _for_worker(request)
-    reported = await parsed(request, ResultRequest, MAX_CALLBACK_BYTES)
+    reported = await received(request, ResultRequest)
     return await _report(ctx, reported.worker.worker_id, reported.results)
 
 
@@ -58,7 +58,7 @@ async def exchange(request: Request) -> Response:
     Without results it waits for tasks that this instance makes, until there are some, the time is over, or it goes.
     """
     ctx = _for_worker(request)
-    wanted = await parsed(request, ExchangeRequest, MAX_CALLBACK_BYTES)
+    wanted = await received(request, ExchangeRequest)
     if not wanted.results:
         return json_response(ExchangeResponse(answers=(), grants=tuple(await _wait(request, ctx, wanted))))
     answers, steps, grants = await ctx.results.exchange(wanted)
@@ -70,14 +70,14 @@ async def exchange(request: Request) -> Response:
 async def task_result(request: Request) -> Response:
     """Store and apply what came of one task."""
     ctx = _for_worker(request)
-    return await _report(ctx, None, (await parsed(request, TaskResult, MAX_CALLBACK_BYTES),))
+    return await _report(ctx, None, (await received(request, TaskResult),))
 
 
 @router.post("/releases")
 async def releases(request: Request) -> Response:
     """Take leases back from a worker that ends; the tasks leave again at once."""
     ctx = _for_worker(request)
-    given = await parsed(request, ReleaseRequest, MAX_CALLBACK_BYTES)
+    given = await received(request, ReleaseRequest)
     return await _report(ctx, given.worker.worker_id, given.releases)
 
 

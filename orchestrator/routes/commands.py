@@ -36,7 +36,7 @@ class CommandAnswer(BaseModel):
 class CommandMany(BaseModel):
     """POST /api/v1/commands/{kind}"""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     filter: JobFilter = JobFilter()
     dry_run: bool = Field(default=False, description="Only list what would be touched.")

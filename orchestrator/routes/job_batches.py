@@ -25,7 +25,7 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], route_class=StrictRoute
 class CreateJobs(BaseModel):
     """POST /api/v1/jobs/batch; each job is a `CreateJob` that is judged by itself."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     jobs: Annotated[tuple[dict[str, Any], ...], Field(min_length=1, max_length=MAX_JOBS)]
 

@@ -29,7 +29,7 @@ router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], route_class=StrictRoute
 class CreateJob(BaseModel):
     """POST /api/v1/jobs"""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     workflow_id: str
     version: int | None = None

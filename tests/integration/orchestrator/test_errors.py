@@ -54,6 +54,22 @@ async def test_a_body_that_is_no_json_object_is_422(standing: Door, raw: bytes) 
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("path", "raw", "key"),
+    [
+        ("jobs", b'{"workflow_id": "echo_test", "inputs": {"message": "a", "message": "b"}}', "message"),
+        ("jobs/batch", b'{"jobs": [{"workflow_id": "echo_test", "workflow_id": "other"}]}', "workflow_id"),
+        ("commands/cancel", b'{"dry_run": true, "dry_run": false, "filter": {"workflow_id": "w"}}', "dry_run"),
+        ("jobs/any/cancel", b'{"reason": "a", "reason": "b"}', "reason"),
+    ],
+)
+async def test_a_key_that_stands_twice_is_named(standing: Door, path: str, raw: bytes, key: str) -> None:
+    status, answer = await standing.call("POST", f"/api/v1/{path}", raw=raw, caller="operator", service="gateway")
+    assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", key)
+    assert await standing.get("/api/v1/jobs") == {"jobs": []}
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_body_beyond_the_limit_is_413(standing: Door) -> None:
     status, answer = await create(standing, raw=io.BytesIO(b" " * (MAX_BODY_BYTES + 1)))
     assert (status, answer["code"]) == (413, "PAYLOAD_TOO_LARGE")

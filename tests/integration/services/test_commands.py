@@ -301,8 +301,47 @@ async def test_a_dry_run_says_of_jobs_that_have_ended_what_the_order_itself_says
     assert (seen.outcome, seen.code, seen.message) == expected
 
 
+@pytest.mark.parametrize("kind", ["cancel", "pause", "resume", "retry", "rerun"])
+@pytest.mark.parametrize("status", [JobStatus.RUNNING, JobStatus.COMPLETED])
+@pytest.mark.parametrize("child", [False, True])
+async def test_a_dry_run_says_of_every_status_what_the_order_itself_says(
+    engine: Engine, worker: HandWorker, kind: str, status: JobStatus, child: bool
+) -> None:
+    job_id = await engine.create("echo_test")
+    if status is JobStatus.COMPLETED:
+        message = await engine.message(job_id)
+        await worker.claim(message)
+        await worker.report(completed(message))
+    if child:
+        await engine.query("UPDATE dagapp.dag_jobs SET parent_task_id = 'p_n_0' WHERE job_id = %s", job_id)
+    (seen,) = (await many(engine, kind, status=status, dry_run=True)).jobs
+    (done,) = (await many(engine, kind, status=status)).jobs
+    expected = ("would_apply", None, None) if done.outcome == "applied" else ("refused", done.code, done.message)
+    assert (seen.outcome, seen.code, seen.message) == expected
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
 @pytest.mark.parametrize(
-    "wanted", [{"error_code": "BROKEN"}, {"status": "FAILED"}, {"workflow_id": "echo_test"}, {"older_than_seconds": 0}]
+    ("kind", "args"),
+    [
+        ("priority", {}),
+        ("priority", {"priority": 11}),
+        ("cancel", {"node_id": "a"}),
+        ("rerun", {"params": []}),
+    ],
+)
+async def test_arguments_that_no_job_could_obey_are_refused_at_once(
+    engine: Engine, kind: str, args: dict[str, Any], dry_run: bool
+) -> None:
+    with pytest.raises(ParameterInvalid):
+        await engine.commands.order_many(
+            JobFilter(workflow_id="echo_test"), Order(kind, "op", args=args), limit=9, dry_run=dry_run
+        )
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"error_code": "BROKEN"}, {"status": JobStatus.FAILED}, {"workflow_id": "echo_test"}, {"older_than_seconds": 0}],
 )
 async def test_failed_jobs_are_found_by_what_a_filter_says_and_retried(
     engine: Engine, worker: HandWorker, wanted: dict[str, Any]
@@ -327,7 +366,7 @@ async def test_each_job_of_many_has_its_own_outcome(
     async with engine.pool.connection() as holder:
         await holder.execute("SELECT FROM dagapp.dag_jobs WHERE job_id = %s FOR NO KEY UPDATE", (jobs[1],))
         await engine.query("UPDATE dagapp.dag_jobs SET parent_task_id = 'p_n_0' WHERE job_id = %s", jobs[2])
-        seen = await many(engine, "retry", status="FAILED")
+        seen = await many(engine, "retry", status=JobStatus.FAILED)
         await holder.rollback()
     assert [(job.outcome, job.code) for job in seen.jobs] == [
         ("applied", None),

@@ -97,6 +97,14 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     assert "bad.yaml:2: the byte 0xff is not UTF-8" in run("lint", tmp_path / "bad.yaml").stdout
 
 
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    large = written(tmp_path, "large.yaml", GOOD + "#" * 2**20)
+    assert "large.yaml:1: the file has more than 1,048,576 characters" in run("lint", large).stdout
+    assert "more than 1,048,576" in str(
+        run("simulate", written(tmp_path, "w.yaml", GOOD), "--scenario", large).exception
+    )
+
+
 def test_schema_prints_the_published_schema() -> None:
     published = SHIPPED.parent / "docs" / "workflow.schema.json"
     assert json.loads(run("schema").stdout) == json.loads(published.read_text(encoding="utf-8"))

@@ -1,9 +1,11 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from core.statuses import JobStatus
 from orchestrator.errors import parameter_error
+from orchestrator.routes.commands import CommandMany
 from orchestrator.routes.jobs import CreateJob
 
 
@@ -28,3 +30,36 @@ def test_a_priority_keeps_its_type(text: str, value: Any) -> None:
 def test_a_body_that_is_not_json_is_shown_as_the_text_that_came() -> None:
     assert refusal("{ä".encode()) == (None, "{ä")
     assert refusal(b"\xff{") == (None, "\ufffd{")
+
+
+@pytest.mark.parametrize("text", ['"1"', "1.0", "true"])
+def test_a_version_is_a_whole_number_and_nothing_becomes_one(text: str) -> None:
+    assert refusal(f'{{"workflow_id": "w", "version": {text}}}'.encode())[0] == "version"
+
+
+@pytest.mark.parametrize(
+    ("model", "body"),
+    [
+        (CommandMany, '{"dry_run": "true"}'),
+        (CommandMany, '{"limit": "5"}'),
+        (CommandMany, '{"filter": {"older_than_seconds": "5"}}'),
+    ],
+)
+def test_nothing_that_an_operator_says_is_coerced(model: type[BaseModel], body: str) -> None:
+    with pytest.raises(ValidationError):
+        model.model_validate_json(body)
+
+
+def test_an_order_for_many_is_read_from_json() -> None:
+    body = '{"filter": {"status": "FAILED", "older_than_seconds": 5}, "dry_run": true, "limit": 5}'
+    wanted = CommandMany.model_validate_json(body)
+    assert (wanted.filter.status, wanted.filter.older_than_seconds) == (JobStatus.FAILED, 5)
+
+
+def test_all_fields_that_are_wrong_are_named() -> None:
+    with pytest.raises(ValidationError) as caught:
+        CreateJob.model_validate_json(b'{"version": "1", "colour": 1, "inputs": 5}')
+    assert parameter_error(caught.value).detail.message == "workflow_id is required (also: colour, inputs, version)"
+    with pytest.raises(ValidationError) as caught:
+        CreateJob.model_validate_json(b'{"workflow_id": "w", "version": "1", "inputs": 5}')
+    assert parameter_error(caught.value).detail.message == "version: expected a whole number (also: inputs)"

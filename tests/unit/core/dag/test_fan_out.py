@@ -73,13 +73,14 @@ ODD = {"odd": {"type": ["string", "integer", "object", "boolean", "null"]}}
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"), [("text", "str"), (5, "int"), ({"a": 1}, "dict"), (None, "null"), (True, "bool")]
+    ("value", "kind"),
+    [("text", "a text"), (5, "a number"), ({"a": 1}, "a mapping"), (None, "null"), (True, "a boolean")],
 )
 def test_a_source_that_is_no_list_fails_the_node_naming_the_expression(value: Any, kind: str) -> None:
     world = World(workflow_with({"source": "{{ inputs.odd }}"}, inputs=ODD), {"odd": value})
     assert world.node("many").status is NodeStatus.FAILED
     assert world.node("many").error["code"] == "FAN_OUT_SOURCE"
-    assert world.node("many").error["message"] == f"source {{{{ inputs.odd }}}} is a {kind}, not a list"
+    assert world.node("many").error["message"] == f"source {{{{ inputs.odd }}}} is {kind}, not a list"
 
 
 def test_a_source_without_value_fails_the_node_naming_the_expression() -> None:

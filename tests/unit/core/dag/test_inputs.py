@@ -1,4 +1,5 @@
 import json
+import time
 from typing import Any
 
 import pytest
@@ -56,6 +57,7 @@ def test_an_unknown_input_is_refused() -> None:
         ({"const": 1}, [1], [2, True]),
         ({"type": "string", "pattern": "^[a-z]+$"}, ["abc"], ["ABC", "abc\n", ""]),
         ({"type": "string", "pattern": "b"}, ["abc"], ["xyz"]),
+        ({"type": "string", "pattern": "^a$|^b\\$$"}, ["a", "b$"], ["a\n", "b"]),
         ({"type": "string", "min_length": 2, "max_length": 3}, ["ab", "abc"], ["a", "abcd"]),
         ({"type": "number", "minimum": 0, "maximum": 1}, [0, 0.5, 1], [-0.1, 1.1]),
         ({"type": "number", "exclusive_minimum": 0, "exclusive_maximum": 1}, [0.5], [0, 1]),
@@ -79,6 +81,15 @@ def test_types_and_words_are_checked_and_never_coerced(spec: dict[str, Any], goo
             resolve(spec, value)
         assert str(caught.value.detail.field).startswith("inputs.x"), value
         assert "inputs.x" in caught.value.detail.message
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(a*)*b$", "(?:a?){30}a{30}!"])
+def test_no_pattern_takes_long_over_a_text(pattern: str) -> None:
+    workflow = workflow_of(chain("a"), inputs={"x": {"type": "string", "pattern": pattern}})
+    started = time.perf_counter()
+    with pytest.raises(ParameterInvalid):
+        resolve_inputs(workflow, {"x": "a" * 10_000 + "?"})
+    assert time.perf_counter() - started < 2
 
 
 def test_the_place_inside_a_value_is_named() -> None:

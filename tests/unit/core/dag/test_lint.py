@@ -1,12 +1,20 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from core.dag.certainty import certain_at, certain_at_end
+from core.dag.definition import Workflow
 from core.dag.lint import lint
+from core.dag.nodes import GateNode
 from core.dag.problems import Report
+from core.dag.rehearsal import rehearse
+from core.dag.scenario import GatePlay, Scenario
 from core.dag.yaml_source import Source, read_yaml, write_yaml
+from core.statuses import JobStatus, NodeStatus
 from tests.unit.core.dag.harness import task, workflow_of
+from tests.unit.core.dag.laws import LAWS
+from tests.unit.core.dag.worlds import workflows
 
 
 def advice(nodes: dict[str, Any], **fields: Any) -> list[str]:
@@ -120,6 +128,37 @@ def test_one_of_two_ways_may_be_read_in_place_of_the_other() -> None:
     assert len(advice({**nodes, "a": task(best_effort=True)})) == 1
 
 
+def test_one_of_two_ways_may_be_read_in_place_of_the_other_behind_their_join_and_in_outputs() -> None:
+    of = "{{ nodes.a.output.n | default(nodes.x.output.n) }}"
+    for join in ("any_of", "all_of"):
+        nodes = {**MAY_LACK["one of two ways"], "b": {**task(), "depends_on": {join: ["a", "x"]}}}
+        assert advice(nodes, outputs={"n": of}) == []
+        behind = {"z": {**task("b"), "params": {"n": of}}}
+        assert advice({**nodes, **behind}) == []
+    assert len(advice({**nodes, "b": {**nodes["b"], "best_effort": True}}, outputs={"n": of})) == 1
+    assert len(advice({**nodes, "a": task(best_effort=True)}, outputs={"n": of})) == 1
+    assert len(advice(nodes, outputs={"n": "{{ nodes.x.output.n }}"})) == 1
+    assert (
+        len(advice({**nodes, "c": {**nodes["c"], "on_false": []}, "x": task("start", when="true")}, outputs={"n": of}))
+        == 1
+    )
+
+
+def test_a_join_is_certain_when_every_choice_leads_to_it_and_not_when_one_does_not() -> None:
+    branches = [{"condition": "true", "next": ["a"]}, {"condition": "false", "next": ["x"]}, {"default": True}]
+    nodes = {
+        "start": {"type": "start"},
+        "c": {"type": "conditional", "depends_on": {"all_of": ["start"]}, "branches": branches},
+        "a": task(),
+        "x": task(),
+        "b": task("a", "x", join="any_of"),
+    }
+    branches[2]["next"] = ["b"]
+    assert certain_at_end(workflow_of(nodes)) == {"start", "c", "b"}
+    branches[2]["next"] = ["d"]
+    assert certain_at_end(workflow_of({**nodes, "d": task()})) == {"start", "c"}
+
+
 def test_outputs_of_the_job_are_read_when_it_completed() -> None:
     nodes = {"a": task("start"), "b": task("start", best_effort=True), "c": task("a", when="true")}
     outputs = {key: f"{{{{ nodes.{key}.output.n }}}}" for key in nodes}
@@ -171,3 +210,15 @@ def test_a_conditional_that_may_choose_nothing_is_pointed_at() -> None:
 def test_written_yaml_reads_as_the_same_value(value: str) -> None:
     document = {"text": value, value or "key": [value, 1, 1.5, True, None, {"deep": value}]}
     assert read_yaml(write_yaml(document)).value == document
+
+
+@LAWS
+@given(workflows())
+def test_what_is_certain_has_completed_in_every_rehearsal_that_completes(workflow: Workflow) -> None:
+    gates = {key: GatePlay() for key, node in workflow.nodes.items() if isinstance(node, GateNode)}
+    result = rehearse(workflow, Scenario(gates=gates))
+    completed = {key for key, node in result.nodes.items() if node.status is NodeStatus.COMPLETED}
+    assert result.job.status is JobStatus.COMPLETED
+    assert certain_at_end(workflow) <= completed
+    certain = certain_at(workflow)
+    assert all(certain[key] <= completed for key in completed)

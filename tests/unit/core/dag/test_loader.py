@@ -94,6 +94,8 @@ def test_a_good_file_loads_and_a_handler_implies_a_task() -> None:
         ("{type: string, default: hello}", "{type: string, default: 5}", 4, None, "must be string, got integer"),
         ("{type: string, default: hello}", "{type: text}", 4, None, "type 'text' is not one of"),
         ("{type: string, default: hello}", "{type: string, pattern: '['}", 4, None, "not a regular expression"),
+        ("{type: string, default: hello}", "{pattern: '(?=a)b'}", 4, None, "without look-around"),
+        ("{type: string, default: hello}", "{\n    pattern: '(a)\\1'}", 5, None, "inputs.message.pattern: "),
         ("{type: string, default: hello}", "{type: string, format: uri}", 4, None, "format is not a word"),
         ("{type: string, default: hello}", "{default: a, required: true}", 4, None, "cannot have a default"),
         ("  end: {type: end}\n", "  end: {type: end}\n  begin: {type: start}\n", 7, None, "exactly one start"),

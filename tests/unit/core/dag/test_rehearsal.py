@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 
 from core.dag.definition import Workflow
+from core.dag.nodes import GateNode
 from core.dag.rehearsal import Rehearsed, rehearse
 from core.dag.scenario import GatePlay, Play, Scenario, read_scenario
 from core.errors import CallerError, WorkflowError
@@ -174,6 +175,39 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("scenario", "problem"),
+    [
+        ({"tasks": {"b": {}}}, "tasks names 'b', which is not a node with a task, nor a handler of one; known are a"),
+        ({"tasks": {"start": {}}}, "tasks names 'start'"),
+        ({"items": {"a": {"0": {}}}}, "items names 'a', which is not a fan_out; known are none"),
+        ({"gates": {"a": {}}}, "gates names 'a', which is not a gate; known are none"),
+        ({"workers": {"heavy": 1}}, "workers names 'heavy', which is not a queue"),
+        ({"commands": [{"kind": "cancel"}, {"kind": "stop"}]}, "commands.1: there is no command 'stop'; known"),
+        ({"commands": [{"kind": "skip", "args": {"node_id": "b"}}]}, "commands.0 names 'b', which is not a node"),
+        ({"commands": [{"kind": "skip"}]}, "commands.0: node_id"),
+        ({"commands": [{"kind": "priority", "args": {"priority": 11}}]}, "commands.0: priority must be 0 to 10"),
+    ],
+)  # fmt: skip
+def test_a_scenario_names_only_what_is_there(scenario: dict[str, Any], problem: str) -> None:
+    with pytest.raises(WorkflowError) as caught:
+        rehearsed(workflow_of(chain("a")), **scenario)
+    assert f"scenario: {problem}" in str(caught.value)
+
+
+def test_an_index_is_a_number_and_everything_wrong_is_told() -> None:
+    with pytest.raises(WorkflowError) as caught:
+        rehearsed(workflow_with({}), items={"many": {"x": {}, "0": {}}}, commands=[{"kind": "stop"}])
+    first, second = str(caught.value).splitlines()
+    assert "items.many has 'x', which is not an index" in first
+    assert "commands.0: there is no command" in second
+
+
+def test_a_refused_command_is_told_when_it_is_given() -> None:
+    commands = [{"kind": "cancel", "args": {}, "after_seconds": 1.5}, {"kind": "retry", "after_seconds": 0.5}]
+    assert at(rehearsed(workflow_of(chain("a", "b")), commands=commands), "command_refused") == [(0.5, None)]
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         (
@@ -204,7 +238,7 @@ def test_every_workflow_comes_to_its_end_or_waits_for_a_gate(workflow: Workflow)
     result = rehearse(workflow, Scenario())
     open_gates = [node for node in result.nodes.values() if (node.waiting_for or {}).get("kind") == "gate"]
     assert result.ended or open_gates
-    decided = Scenario(gates={node_id: GatePlay() for node_id in workflow.nodes})
+    decided = Scenario(gates={key: GatePlay() for key, node in workflow.nodes.items() if isinstance(node, GateNode)})
     assert rehearse(workflow, decided).job.status is JobStatus.COMPLETED
 
 

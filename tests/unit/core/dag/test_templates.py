@@ -289,3 +289,30 @@ def test_a_template_is_refused_for_its_depth_and_never_breaks_the_loader(kind: s
 def test_the_space_around_templates_in_a_longer_text_is_kept(text: str) -> None:
     assert value_of(f"n: {{{{ inputs.n }}}},{text}") == f"n: 5,{text}"
     assert value_of(f"{text}n: {{{{ inputs.n }}}}") == f"{text}n: 5"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ inputs.l[inputs.n] }}", "has no value: [7] is not there"),
+        ("{{ inputs.l[inputs.n] + 1 }}", "has no value: [7] is not there"),
+        ("{{ inputs.m[inputs.k] }}", "has no value: key is not there"),
+        ("{{ inputs.gone * 2 }}", "has no value: inputs.gone is not there"),
+        ("{{ inputs.n + 'a' }}", "+ does not take a number and a text"),
+        ("{{ inputs.n * inputs.k }}", "* takes numbers, got a number and a text"),
+        ("{{ inputs.l | int }}", "int cannot be made from a list"),
+        ("{{ inputs.m | first }}", "a list is needed, got a mapping"),
+        ("{{ inputs.n < inputs.k }}", "'<' not supported between instances of a number and a text"),
+        ("{{ none | round }}", "round takes a number, got null"),
+    ],
+)
+def test_a_failure_is_told_in_words_of_the_language(text: str, said: str) -> None:
+    scope = {"inputs": {"l": [1, 2], "n": 7, "m": {}, "k": "key"}}
+    with pytest.raises(TemplateFailed) as caught:
+        compile_value(text).evaluate(scope)
+    assert said in caught.value.detail.message
+
+
+def test_plus_still_joins_texts_and_lists() -> None:
+    assert compile_value("{{ 'a' + 'b' }}").evaluate({}) == "ab"
+    assert compile_value("{{ [1] + [2] }}").evaluate({}) == [1, 2]

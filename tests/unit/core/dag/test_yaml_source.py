@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import pytest
@@ -80,6 +81,21 @@ def test_an_alias_bomb_is_refused_before_it_expands() -> None:
 def test_deep_nesting_is_refused() -> None:
     with pytest.raises(YamlProblem, match="nested"):
         read_yaml("[" * 800)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: " + "x" * 20_000_000, "more than 1,048,576 characters"),
+        ("a: [" + "1," * 500_000 + "]", "more than 50,000 keys and values"),
+        ("".join(f"k{number}: 1\n" for number in range(80_000)), "more than 50,000 keys and values"),
+    ],
+)
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(text: str, words: str) -> None:
+    started = time.perf_counter()
+    with pytest.raises(YamlProblem, match=words):
+        read_yaml(text)
+    assert time.perf_counter() - started < 15
 
 
 def test_every_value_knows_its_line() -> None:

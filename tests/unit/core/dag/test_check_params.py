@@ -1,0 +1,85 @@
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from core.dag.check_params import wrong_params
+from core.dag.loader import load_workflow
+from core.dag.problems import DefinitionError
+from core.handler_models import Params
+from core.handlers_catalog import LIGHT_QUEUE, HandlerSpec, RunMode
+
+
+class Inner(Params):
+    crs: str | None = None
+    size: int
+
+
+class Other(Params):
+    size: str
+
+
+class Given(Params):
+    seconds: float = 1.0
+    inner: Inner | None = None
+    names: tuple[str, ...] = ()
+    either: Inner | Other | None = None
+    level: int | str = 0
+
+
+SPEC = HandlerSpec("given", LIGHT_QUEUE, RunMode.INLINE, Given, BaseModel)
+FILE = """\
+workflow_id: demo
+version: 1
+nodes:
+  start: {type: start, next: a}
+  a:
+    handler: sleep
+    params:
+      seconds: abc
+    next: each
+  each:
+    type: fan_out
+    source: "{{ nodes.a.output.list }}"
+    task: {handler: sleep, params: {seconds: -1}}
+    next: end
+  end: {type: end}
+"""
+
+
+def places(**params: Any) -> list[str]:
+    return [".".join(map(str, path)) for path, _ in wrong_params(SPEC, params)]
+
+
+@pytest.mark.parametrize(
+    ("params", "wrong"),
+    [
+        ({"seconds": "abc"}, ["seconds"]),
+        ({"seconds": 1, "names": []}, []),
+        ({"seconds": "{{ inputs.x }}"}, []),
+        ({"names": ["a", "{{ inputs.x }}", 5]}, ["names.2"]),
+        ({"names": "{{ inputs.x }}"}, []),
+        ({"inner": {"size": "{{ inputs.x }}", "crs": 5}}, ["inner.crs"]),
+        ({"inner": {"size": 1, "colour": "{{ inputs.x }}"}}, ["inner.colour"]),
+        ({"inner": {"crs": "{{ inputs.x }}"}}, ["inner.size"]),
+        ({"either": {"size": "{{ inputs.x }}"}}, []),
+        ({"either": {"size": "{{ inputs.x }}", "crs": 5}}, []),
+        ({"level": "{{ inputs.x }}"}, []),
+        ({"unknown": 1}, []),
+    ],
+)
+def test_a_constant_that_no_run_could_mend_is_wrong(params: dict[str, Any], wrong: list[str]) -> None:
+    assert places(**params) == wrong
+
+
+def test_a_constant_that_fits_none_of_several_types_is_wrong() -> None:
+    assert places(level=[1]) == ["level.int", "level.str"]
+
+
+def test_constant_params_are_checked_when_the_file_loads() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        load_workflow(FILE, "demo.yaml")
+    assert [(one.line, one.node, one.message) for one in caught.value.problems] == [
+        (8, "a", 'params.seconds of sleep: expected a number, got "abc"'),
+        (13, "each", "params.seconds of sleep: expected at least 0.0, got -1"),
+    ]
