@@ -1,9 +1,7 @@
 """What the operators' commands call, and what a wrong command line is told."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ from typer.testing import CliRunner
 
 from cli.commands.submit import WrongCommandLine
 from cli.main import app
-from cli.target import KEY_VARIABLE, URL_VARIABLES
+from tests.support.cli_peer import CliPeer
 
 JOB = {"job_id": "j1", "status": "RUNNING", "run_no": 1, "priority": 5, "paused_at": None, "workflow_id": "w"}
 PAUSED = {"kind": "paused", "detail": "all"}
@@ -27,34 +25,19 @@ DELIVERY = {"delivery_id": "d1", "platform_id": "ddh", "state": "expired", "last
 LETTER = {"dead_letter_id": 7, "task_id": "t", "resolution": "replayed", "resolved_by": "op"}
 
 
-class Peer:
+class Peer(CliPeer):
     """A gateway's proxy that remembers what it was asked."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.seen: list[tuple[str, str, Any]] = []
-        peer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                path = self.path.removeprefix("/api/proxy/orchestrator/api/v1/")
-                peer.seen.append((self.command, path, json.loads(body) if body else None))
-                data = json.dumps(peer.reply(path)).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+    def reply(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        asked = path.removeprefix("/api/proxy/orchestrator/api/v1/")
+        self.seen.append((method, asked, json.loads(body) if body else None))
+        return 200, self._answer(asked)
 
-            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def reply(self, path: str) -> Any:
+    def _answer(self, path: str) -> Any:
         name = path.partition("?")[0]
         if name in ANSWERS:
             return ANSWERS[name]
@@ -74,15 +57,8 @@ class Peer:
 @pytest.fixture
 def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
     peer = Peer()
-    thread = threading.Thread(target=peer.server.serve_forever)
-    thread.start()
-    for variable in URL_VARIABLES.values():
-        monkeypatch.setenv(variable, peer.url)
-    monkeypatch.setenv(KEY_VARIABLE, "key")
-    yield peer
-    peer.server.shutdown()
-    thread.join()
-    peer.server.server_close()
+    with peer.reached(monkeypatch):
+        yield peer
 
 
 def run(*words: str) -> str:

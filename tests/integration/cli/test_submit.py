@@ -1,9 +1,7 @@
 """What `geodag submit` asks for and shows, against a server on loopback."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ from typer.testing import CliRunner
 from cli.commands.submit import WrongCommandLine
 from cli.errors import ProcessingFailed, Refused
 from cli.main import app
-from cli.target import KEY_VARIABLE, URL_VARIABLES
 from core.b2b import SubmitRequest
+from tests.support.cli_peer import CliPeer
 
 FINDING = {"code": "NODATA_REPLACED", "level": "warning", "field": "nodata", "from": 0, "to": 7, "message": "so it is"}
 CHECKED = {
@@ -25,37 +23,18 @@ CHECKED = {
 REFUSED = {"code": "CRS_MISSING", "field": "crs", "detail": "the file has no CRS", "status": 422}
 
 
-class Peer:
+class Peer(CliPeer):
     """A gateway that takes a file and remembers what was submitted."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.submitted: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.state = "completed"
         self.refuses = False
-        peer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                peer.asked.append(self.path)
-                status, answer = peer.reply(self.path, body)
-                data = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_POST = do_PUT = answer
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def reply(self, path: str, body: bytes) -> tuple[int, Any]:
+    def reply(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        self.asked.append(path)
         if path.endswith("/uploads"):
             return 201, {"upload_url": f"{self.url}/put", "container_name": "bronze", "blob_name": "a.tif"}
         if path.startswith("/api/platform/status/"):
@@ -71,15 +50,8 @@ class Peer:
 @pytest.fixture
 def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
     peer = Peer()
-    thread = threading.Thread(target=peer.server.serve_forever)
-    thread.start()
-    for variable in URL_VARIABLES.values():
-        monkeypatch.setenv(variable, peer.url)
-    monkeypatch.setenv(KEY_VARIABLE, "key")
-    yield peer
-    peer.server.shutdown()
-    thread.join()
-    peer.server.server_close()
+    with peer.reached(monkeypatch):
+        yield peer
 
 
 @pytest.fixture
