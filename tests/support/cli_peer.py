@@ -2,6 +2,7 @@
 
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +13,7 @@ import pytest
 from cli.target import KEY_VARIABLE, URL_VARIABLES
 
 
-class CliPeer:
+class CliPeer(ABC):
     """Every address of the platform in one; tests say what it answers."""
 
     def __init__(self) -> None:
@@ -37,9 +38,9 @@ class CliPeer:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
+    @abstractmethod
     def reply(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         """Return status and JSON of an answer."""
-        raise NotImplementedError
 
     @contextmanager
     def reached(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
