@@ -14,7 +14,7 @@ import rasterio
 from numpy.typing import NDArray
 from rasterio.control import GroundControlPoint
 from rasterio.enums import ColorInterp, Interleaving
-from rasterio.io import DatasetReader, DatasetWriter
+from rasterio.io import DatasetReader, DatasetWriter, MemoryFile
 from rasterio.transform import Affine
 from rasterio.windows import Window
 
@@ -30,6 +30,7 @@ OnWindow = Callable[[int, int], None]
 
 _IN_MEMORY: Final = "tile"
 """Name of what has no file."""
+_WIDE: Final = ("int64", "uint64")
 _RGB: Final = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
 
 
@@ -68,11 +69,26 @@ def rewrite(
 @contextmanager
 def held(
     src: DatasetReader, facts: RasterFacts, plan: Plan, region: Window, on_window: OnWindow
-) -> Iterator[DatasetWriter]:
+) -> Iterator[DatasetReader]:
     """Yield a part of the copy, held in memory; arguments as in `rewrite`, the region in the copy's pixels."""
     nodata = None if plan.nodata_to_mask else carried(facts.nodata, facts.dtype)
     colors = final_colors(src, alpha_is_data=facts.alpha_is_data or facts.hides_alpha)
     corner = final_transform(facts) * Affine.translation(region.col_off, region.row_off)
+    place = {"crs": to_rasterio(facts.crs_wkt), "transform": corner}
+
+    def fill(dst: DatasetWriter) -> None:
+        copy_metadata(src, dst, colors)
+        _write_windows(src, dst, facts, plan, _held_windows(region, src), on_window, region)
+
+    if nodata is not None and facts.dtype in _WIDE:
+        # rasterio sets nodata as a double, which only the tag of a file turns into what these pixels have.
+        with MemoryFile(ext=".tif") as memory:
+            shape = (region.height, region.width)
+            with create_plain(src, Path(memory.name), shape=shape, nodata=nodata, colors=colors, **place) as dst:
+                fill(dst)
+            with memory.open(driver="GTiff") as written:
+                yield written
+        return
     with rasterio.open(
         _IN_MEMORY,
         "w",
@@ -82,12 +98,10 @@ def held(
         count=src.count,
         dtype=src.dtypes[0],
         nodata=nodata,
-        crs=to_rasterio(facts.crs_wkt),
-        transform=corner,
         interleave="pixel" if colors[:3] == _RGB else "band",
+        **place,
     ) as dst:
-        copy_metadata(src, dst, colors)
-        _write_windows(src, dst, facts, plan, _held_windows(region, src), on_window, region)
+        fill(dst)
         yield dst
 
 
