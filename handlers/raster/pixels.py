@@ -60,16 +60,18 @@ def judge_pixels(
             field="bands",
         )
         validity = Validity.MASK
-    nodata = header.nodata.value
+    nodata, of_bands = header.nodata.value, header.nodata.of_bands
     if validity in (Validity.MASK, Validity.ALPHA) and nodata is not None:
         findings.warn(
-            "NODATA_IGNORED", f"the file has a mask and nodata {nodata}; the mask wins", field="nodata", was=nodata
+            "NODATA_IGNORED",
+            f"the file has a mask and nodata {spelled(of_bands or (nodata,))}; the mask wins",
+            field="nodata",
+            was=list(of_bands) or nodata,
         )
-        nodata = None
-    of_bands = header.nodata.of_bands if validity is Validity.NODATA else ()
+        nodata, of_bands = None, ()
     if of_bands:
         _note_unified(of_bands, nodata, scanned, findings)
-    nonfinite = scanned.nonfinite_pixels if scanned else 0
+    nonfinite = _nonfinite(scanned, alpha_is_data=alpha_is_data)
     if nonfinite and validity in (Validity.ALL, Validity.NODATA):
         nodata, validity = _nodata_for_nonfinite(nodata, nonfinite, findings), Validity.NODATA
     if nonfinite and validity is Validity.MASK:
@@ -103,6 +105,12 @@ def _alpha_is_data(src: DatasetReader, header: Header, scanned: Scan | None, fin
         "ALPHA_IS_DATA", f"band {band} is marked alpha but {why}; it is kept as data", field="bands", was="alpha"
     )
     return True
+
+
+def _nonfinite(scanned: Scan | None, *, alpha_is_data: bool) -> int:
+    if scanned is None:
+        return 0
+    return scanned.nonfinite_without_alpha if alpha_is_data else scanned.nonfinite_pixels
 
 
 def _check_emptiness(scanned: Scan, raw: RasterOptions, findings: Findings, *, alpha_is_data: bool) -> None:
