@@ -163,6 +163,14 @@ def unify(pixels: NDArray[Any], of_bands: Sequence[Any], nodata: Any) -> int:
     return clashing
 
 
+def holds_data(pixels: NDArray[Any], of_bands: Sequence[Any]) -> NDArray[np.bool_]:
+    """Return where any band of pixels (bands, rows, columns) is not its own nodata; a band with None always is."""
+    found = np.zeros(pixels.shape[1:], np.bool_)
+    for band, own in zip(pixels, of_bands, strict=True):
+        found |= True if own is None else ~equals_nodata(band, own)
+    return found
+
+
 def _kept(text: str, dtype: str, findings: Findings) -> NodataValue:
     """Return what a text of the file means; when the dtype cannot hold it, None with a warning."""
     found = meant(text, dtype)

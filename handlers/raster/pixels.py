@@ -69,7 +69,8 @@ def judge_pixels(
             was=list(of_bands) or nodata,
         )
         nodata, of_bands = None, ()
-    if of_bands:
+    lossy = options.compression in LOSSY
+    if of_bands and not lossy:
         _note_unified(of_bands, nodata, scanned, findings)
     nonfinite = _nonfinite(scanned, alpha_is_data=alpha_is_data)
     if nonfinite and validity in (Validity.ALL, Validity.NODATA):
@@ -80,10 +81,10 @@ def judge_pixels(
             f"{nonfinite} NaN or infinite values were masked",
             field="nodata",
         )
-    if options.compression in LOSSY and validity is Validity.NODATA:
+    if lossy and validity is Validity.NODATA:
         findings.warn(
             "NODATA_TO_MASK",
-            f"{options.compression} cannot keep nodata {nodata} exactly; a mask is used",
+            f"{options.compression} cannot keep nodata {spelled(of_bands or (nodata,))} exactly; a mask is used",
             field="nodata",
         )
     raster_type, evidence = _type(src, header, scanned, options, name, findings, has_alpha=has_alpha)

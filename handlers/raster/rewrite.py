@@ -20,7 +20,7 @@ from rasterio.windows import Window
 
 from handlers.raster.crs import to_rasterio
 from handlers.raster.facts import Orientation, RasterFacts, Validity
-from handlers.raster.nodata import carried, equals_nodata, in_dtype, unify
+from handlers.raster.nodata import carried, holds_data, in_dtype, unify
 from handlers.raster.plan import Plan, final_transform
 from handlers.raster.profiles import BLOCK_SIZE
 from handlers.raster.windows import block_windows, row_windows
@@ -253,14 +253,15 @@ def _read_piece(src: DatasetReader, there: Window, facts: RasterFacts, *, to_mas
     elif facts.validity is Validity.MASK:
         mask = src.read_masks(1, window=there)
     nodata = in_dtype(facts.nodata, facts.dtype)
-    if facts.nodata_of_bands:
-        unify(data, [in_dtype(value, facts.dtype) for value in facts.nodata_of_bands], nodata)
+    of_bands = [in_dtype(value, facts.dtype) for value in facts.nodata_of_bands]
+    if to_mask:
+        mask = _as_mask(holds_data(data, of_bands or [nodata] * src.count))
+    elif of_bands:
+        unify(data, of_bands, nodata)
     if nodata is not None and data.dtype.kind == "f" and facts.nonfinite_pixels:
         data[~np.isfinite(data)] = nodata
     if mask is not None and facts.nonfinite_pixels:
         mask = np.where(np.isfinite(values).any(axis=0), mask, 0).astype(np.uint8)
-    if to_mask:
-        mask = _as_mask(np.asarray((~equals_nodata(data, nodata)).any(axis=0)))
     return _flipped(data, facts), None if mask is None else _flipped(mask, facts)
 
 
