@@ -86,6 +86,8 @@ def parse_nodata(text: str) -> float | int | None:
     """
     if text.lower() in _NAN_WORDS:
         return math.nan
+    if "_" in text or not text.isascii():
+        return None  # a number to Python, another one to GDAL
     try:
         number, exact = float(text), Decimal(text)
     except (ValueError, InvalidOperation):
@@ -221,7 +223,7 @@ def _usable_float(value: float, dtype: np.dtype[Any]) -> NodataValue:
 
 def _usable_integer(value: float | int, dtype: np.dtype[Any]) -> NodataValue:
     if isinstance(value, float):
-        if not value.is_integer() or abs(value) > EXACT_IN_DOUBLE:
+        if not value.is_integer() or abs(value) >= EXACT_IN_DOUBLE:
             return None
         value = int(value)
     limits = np.iinfo(dtype)
