@@ -284,7 +284,8 @@ RULES: Final[tuple[Rule, ...]] = (
         _ACCEPTED + "test_a_mask_wins_over_a_nodata_value",
     ),
     Rule(
-        "nodata.lossy", "NODATA_TO_MASK", WARNING, "nodata", "Lossy compression gets a mask, never a nodata colour.",
+        "nodata.lossy", "NODATA_TO_MASK", WARNING, "nodata",
+        "Lossy compression gets a mask, never a nodata colour; pixels keep what they have, in each band its own.",
         _ACCEPTED + "test_nodata_beside_lossy_compression_becomes_a_mask",
     ),
     Rule(

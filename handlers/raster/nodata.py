@@ -86,6 +86,8 @@ def parse_nodata(text: str) -> float | int | None:
     """
     if text.lower() in _NAN_WORDS:
         return math.nan
+    if "_" in text or not text.isascii():
+        return None  # a number to Python, another one to GDAL
     try:
         number, exact = float(text), Decimal(text)
     except (ValueError, InvalidOperation):
@@ -163,6 +165,14 @@ def unify(pixels: NDArray[Any], of_bands: Sequence[Any], nodata: Any) -> int:
     return clashing
 
 
+def holds_data(pixels: NDArray[Any], of_bands: Sequence[Any]) -> NDArray[np.bool_]:
+    """Return where any band of pixels (bands, rows, columns) is not its own nodata; a band with None always is."""
+    found = np.zeros(pixels.shape[1:], np.bool_)
+    for band, own in zip(pixels, of_bands, strict=True):
+        found |= True if own is None else ~equals_nodata(band, own)
+    return found
+
+
 def _kept(text: str, dtype: str, findings: Findings) -> NodataValue:
     """Return what a text of the file means; when the dtype cannot hold it, None with a warning."""
     found = meant(text, dtype)
@@ -213,7 +223,7 @@ def _usable_float(value: float, dtype: np.dtype[Any]) -> NodataValue:
 
 def _usable_integer(value: float | int, dtype: np.dtype[Any]) -> NodataValue:
     if isinstance(value, float):
-        if not value.is_integer() or abs(value) > EXACT_IN_DOUBLE:
+        if not value.is_integer() or abs(value) >= EXACT_IN_DOUBLE:
             return None
         value = int(value)
     limits = np.iinfo(dtype)

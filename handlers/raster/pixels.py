@@ -60,16 +60,19 @@ def judge_pixels(
             field="bands",
         )
         validity = Validity.MASK
-    nodata = header.nodata.value
+    nodata, of_bands = header.nodata.value, header.nodata.of_bands
     if validity in (Validity.MASK, Validity.ALPHA) and nodata is not None:
         findings.warn(
-            "NODATA_IGNORED", f"the file has a mask and nodata {nodata}; the mask wins", field="nodata", was=nodata
+            "NODATA_IGNORED",
+            f"the file has a mask and nodata {spelled(of_bands or (nodata,))}; the mask wins",
+            field="nodata",
+            was=list(of_bands) or nodata,
         )
-        nodata = None
-    of_bands = header.nodata.of_bands if validity is Validity.NODATA else ()
-    if of_bands:
+        nodata, of_bands = None, ()
+    lossy = options.compression in LOSSY
+    if of_bands and not lossy:
         _note_unified(of_bands, nodata, scanned, findings)
-    nonfinite = scanned.nonfinite_pixels if scanned else 0
+    nonfinite = _nonfinite(scanned, alpha_is_data=alpha_is_data)
     if nonfinite and validity in (Validity.ALL, Validity.NODATA):
         nodata, validity = _nodata_for_nonfinite(nodata, nonfinite, findings), Validity.NODATA
     if nonfinite and validity is Validity.MASK:
@@ -78,10 +81,10 @@ def judge_pixels(
             f"{nonfinite} NaN or infinite values were masked",
             field="nodata",
         )
-    if options.compression in LOSSY and validity is Validity.NODATA:
+    if lossy and validity is Validity.NODATA:
         findings.warn(
             "NODATA_TO_MASK",
-            f"{options.compression} cannot keep nodata {nodata} exactly; a mask is used",
+            f"{options.compression} cannot keep nodata {spelled(of_bands or (nodata,))} exactly; a mask is used",
             field="nodata",
         )
     raster_type, evidence = _type(src, header, scanned, options, name, findings, has_alpha=has_alpha)
@@ -103,6 +106,12 @@ def _alpha_is_data(src: DatasetReader, header: Header, scanned: Scan | None, fin
         "ALPHA_IS_DATA", f"band {band} is marked alpha but {why}; it is kept as data", field="bands", was="alpha"
     )
     return True
+
+
+def _nonfinite(scanned: Scan | None, *, alpha_is_data: bool) -> int:
+    if scanned is None:
+        return 0
+    return scanned.nonfinite_without_alpha if alpha_is_data else scanned.nonfinite_pixels
 
 
 def _check_emptiness(scanned: Scan, raw: RasterOptions, findings: Findings, *, alpha_is_data: bool) -> None:

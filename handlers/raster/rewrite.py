@@ -14,13 +14,13 @@ import rasterio
 from numpy.typing import NDArray
 from rasterio.control import GroundControlPoint
 from rasterio.enums import ColorInterp, Interleaving
-from rasterio.io import DatasetReader, DatasetWriter
+from rasterio.io import DatasetReader, DatasetWriter, MemoryFile
 from rasterio.transform import Affine
 from rasterio.windows import Window
 
 from handlers.raster.crs import to_rasterio
 from handlers.raster.facts import Orientation, RasterFacts, Validity
-from handlers.raster.nodata import carried, equals_nodata, in_dtype, unify
+from handlers.raster.nodata import carried, holds_data, in_dtype, unify
 from handlers.raster.plan import Plan, final_transform
 from handlers.raster.profiles import BLOCK_SIZE
 from handlers.raster.windows import block_windows, row_windows
@@ -30,6 +30,7 @@ OnWindow = Callable[[int, int], None]
 
 _IN_MEMORY: Final = "tile"
 """Name of what has no file."""
+_WIDE: Final = ("int64", "uint64")
 _RGB: Final = (ColorInterp.red, ColorInterp.green, ColorInterp.blue)
 
 
@@ -68,11 +69,26 @@ def rewrite(
 @contextmanager
 def held(
     src: DatasetReader, facts: RasterFacts, plan: Plan, region: Window, on_window: OnWindow
-) -> Iterator[DatasetWriter]:
+) -> Iterator[DatasetReader]:
     """Yield a part of the copy, held in memory; arguments as in `rewrite`, the region in the copy's pixels."""
     nodata = None if plan.nodata_to_mask else carried(facts.nodata, facts.dtype)
     colors = final_colors(src, alpha_is_data=facts.alpha_is_data or facts.hides_alpha)
     corner = final_transform(facts) * Affine.translation(region.col_off, region.row_off)
+    place = {"crs": to_rasterio(facts.crs_wkt), "transform": corner}
+
+    def fill(dst: DatasetWriter) -> None:
+        copy_metadata(src, dst, colors)
+        _write_windows(src, dst, facts, plan, _held_windows(region, src), on_window, region)
+
+    if nodata is not None and facts.dtype in _WIDE:
+        # rasterio sets nodata as a double, which only the tag of a file turns into what these pixels have.
+        with MemoryFile(ext=".tif") as memory:
+            shape = (region.height, region.width)
+            with create_plain(src, Path(memory.name), shape=shape, nodata=nodata, colors=colors, **place) as dst:
+                fill(dst)
+            with memory.open(driver="GTiff") as written:
+                yield written
+        return
     with rasterio.open(
         _IN_MEMORY,
         "w",
@@ -82,12 +98,10 @@ def held(
         count=src.count,
         dtype=src.dtypes[0],
         nodata=nodata,
-        crs=to_rasterio(facts.crs_wkt),
-        transform=corner,
         interleave="pixel" if colors[:3] == _RGB else "band",
+        **place,
     ) as dst:
-        copy_metadata(src, dst, colors)
-        _write_windows(src, dst, facts, plan, _held_windows(region, src), on_window, region)
+        fill(dst)
         yield dst
 
 
@@ -239,14 +253,15 @@ def _read_piece(src: DatasetReader, there: Window, facts: RasterFacts, *, to_mas
     elif facts.validity is Validity.MASK:
         mask = src.read_masks(1, window=there)
     nodata = in_dtype(facts.nodata, facts.dtype)
-    if facts.nodata_of_bands:
-        unify(data, [in_dtype(value, facts.dtype) for value in facts.nodata_of_bands], nodata)
+    of_bands = [in_dtype(value, facts.dtype) for value in facts.nodata_of_bands]
+    if to_mask:
+        mask = _as_mask(holds_data(data, of_bands or [nodata] * src.count))
+    elif of_bands:
+        unify(data, of_bands, nodata)
     if nodata is not None and data.dtype.kind == "f" and facts.nonfinite_pixels:
         data[~np.isfinite(data)] = nodata
     if mask is not None and facts.nonfinite_pixels:
         mask = np.where(np.isfinite(values).any(axis=0), mask, 0).astype(np.uint8)
-    if to_mask:
-        mask = _as_mask(np.asarray((~equals_nodata(data, nodata)).any(axis=0)))
     return _flipped(data, facts), None if mask is None else _flipped(mask, facts)
 
 

@@ -90,6 +90,8 @@ class Scan:
     """Values, over all bands, that are data of their own band but the nodata value of all."""
     nonfinite_pixels: int = 0
     """Values, over all bands, that are NaN or infinite, not nodata, and not masked."""
+    nonfinite_without_alpha: int = 0
+    """The same, taking an alpha band for data."""
     minimum: float | None = None
     """Of the first band's valid pixels."""
     maximum: float | None = None
@@ -167,21 +169,18 @@ def _name_bad_block(src: DatasetReader, table: BlockTable, window: Window) -> st
 
 
 def _account(result: Scan, data: Array, mask: Mask | None, rules: ScanRules) -> None:
+    bands, valid_by = data, mask
     if rules.alpha_band is not None:
         alpha = data[rules.alpha_band - 1]
         result.alpha.add(alpha)
-        mask = alpha != 0 if mask is None else mask
+        bands, valid_by = np.delete(data, rules.alpha_band - 1, axis=0), alpha != 0 if mask is None else mask
     if rules.nodata_of_bands:
         result.nodata_clashes += unify(data, rules.nodata_of_bands, rules.nodata)
-    bands = data
     if rules.alpha_band is not None:
-        result.valid_without_alpha += _count_valid(data, _band_validity(data, rules.nodata))
-        bands = np.delete(data, rules.alpha_band - 1, axis=0) if data.shape[0] > 1 else data
-    valid = _band_validity(bands, None if mask is not None else rules.nodata)
-    if data.dtype.kind == "f":
-        result.nonfinite_pixels += _count_nonfinite(bands, rules.nodata, mask)
-    if mask is not None:
-        valid = np.broadcast_to(mask, bands.shape) if valid is None else valid & mask
+        result.valid_without_alpha += _count_valid(data, _valid(data, rules.nodata, mask))
+        result.nonfinite_without_alpha += _count_nonfinite(data, rules.nodata, mask)
+    valid = _valid(bands, rules.nodata, valid_by)
+    result.nonfinite_pixels += _count_nonfinite(bands, rules.nodata, valid_by)
     result.valid_pixels += _count_valid(bands, valid)
     first = bands[0] if valid is None else bands[0][valid[0]]
     _extremes(result, first)
@@ -189,6 +188,14 @@ def _account(result: Scan, data: Array, mask: Mask | None, rules: ScanRules) -> 
         result.distinct.add(first)
         if data.dtype.itemsize == 8:
             result.largest_whole = max(result.largest_whole, _magnitude(bands if valid is None else bands[valid]))
+
+
+def _valid(bands: Array, nodata: Any, mask: Mask | None) -> Mask | None:
+    """Return per band which pixels are valid, None when all are; nodata counts only where no mask wins over it."""
+    if mask is None:
+        return _band_validity(bands, nodata)
+    finite = _band_validity(bands, None)
+    return np.broadcast_to(mask, bands.shape) if finite is None else finite & mask
 
 
 def _band_validity(bands: Array, nodata: Any) -> Mask | None:
@@ -206,10 +213,14 @@ def _count_valid(bands: Array, valid: Mask | None) -> int:
 
 
 def _count_nonfinite(bands: Array, nodata: Any, mask: Mask | None) -> int:
+    if bands.dtype.kind != "f":
+        return 0
     bad = ~np.isfinite(bands)
-    if nodata is not None:
+    if mask is not None:
+        bad &= mask
+    elif nodata is not None:
         bad &= ~equals_nodata(bands, nodata)
-    return int((bad if mask is None else bad & mask).sum())
+    return int(bad.sum())
 
 
 def _magnitude(pixels: Array) -> int:

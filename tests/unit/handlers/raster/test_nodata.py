@@ -56,6 +56,9 @@ DROPPED = [
     ("int32", "none at all", NO_NUMBER),
     ("int32", "", NO_NUMBER),
     ("int32", "9" * 5000, NOT_WHOLE),
+    ("int32", "1_000", NO_NUMBER),
+    ("float32", "-9_999.5", NO_NUMBER),
+    ("uint8", "\u0661", NO_NUMBER),
 ]
 
 
@@ -83,9 +86,10 @@ def test_gdal_reads_64_bit_integers_up_to_a_point_or_exponent(tag: str, read: in
     assert decide_nodata("int64", [tag], None, Findings()).in_file == read
 
 
-def test_a_submit_that_no_double_tells_exactly_is_dropped_with_the_reason() -> None:
+@pytest.mark.parametrize("submitted", [2**53 + 1, -(2**53) - 1, 2**60 + 1])
+def test_a_submit_that_no_double_tells_exactly_is_dropped_with_the_reason(submitted: int) -> None:
     findings = Findings()
-    assert decide_nodata("int64", ["5"], float(2**60 + 1), findings).value == 5
+    assert decide_nodata("int64", ["5"], float(submitted), findings).value == 5
     assert DOUBTFUL in findings.findings[0].message
 
 

@@ -161,3 +161,21 @@ def test_nodata_of_an_rgb_is_a_colour_of_all_its_bands(raster: RasterPath) -> No
     with rasterio.open(made.path) as cog:
         red = cog.read(1)
     assert ((red > 0) & (red < 60)).sum() > 100
+
+
+def test_lossy_colours_that_are_missing_by_band_are_masked_and_keep_their_values(raster: RasterPath) -> None:
+    """No colour may become nodata of another band: what lacks red alone is shown without red, not in bright red."""
+    array = np.full((3, 64, 96), 100, np.uint8)
+    array[:, 16:32, 16:48] = np.array([0, 255, 0], np.uint8)[:, None, None]
+    array[0, 48:, :] = 0
+    made = raster.make(_of_bands(raster, array, "0", "255", "0", photometric="RGB"), compression="jpeg")
+    lossy = [f for f in made.output["report"]["findings"] if f["code"] == "NODATA_TO_MASK"]
+    assert "cannot keep nodata 0 and 255 exactly" in lossy[0]["message"]
+    assert "NODATA_UNIFIED" not in made.codes
+    missing = np.zeros((64, 96), bool)
+    missing[16:32, 16:48] = True
+    with rasterio.open(made.path) as cog:
+        assert cog.nodata is None
+        np.testing.assert_array_equal(cog.dataset_mask() == 0, missing)
+        red = cog.read(1)
+    assert red[56:].max() < 30

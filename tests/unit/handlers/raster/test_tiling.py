@@ -47,16 +47,29 @@ class Source:
     sidecar: str | None = None
 
 
-NODATA_OF_BANDS = "".join(
-    f"<PAMRasterBand band='{band}'><NoDataValue>{nodata}</NoDataValue></PAMRasterBand>"
-    for band, nodata in enumerate((-1, -9999), 1)
-)
+def nodata_of(*bands: int) -> str:
+    """Return what a sidecar says of bands."""
+    return "".join(
+        f"<PAMRasterBand band='{band}'><NoDataValue>{nodata}</NoDataValue></PAMRasterBand>"
+        for band, nodata in enumerate(bands, 1)
+    )
 
 
-def holes() -> Array:
-    """Return two bands whose holes are marked by other values and lie elsewhere."""
-    values = stack(2, HEIGHT, WIDTH, "int16", low=1)
-    values[0, 100:300, 400:600], values[1, 200:550, 10:500] = -1, -9999
+NODATA_OF_BANDS = nodata_of(-1, -9999)
+
+
+def holes(dtype: str = "int16", marks: tuple[int, int] = (-1, -9999)) -> Array:
+    """Return two bands whose holes lie elsewhere, and may be marked by other values."""
+    values = stack(2, HEIGHT, WIDTH, dtype, low=10)
+    values[0, 100:300, 400:600], values[1, 200:550, 10:500] = marks
+    return values
+
+
+def bytes_with_holes() -> Array:
+    """Return three colours that are missing together, each by its own value, and one that is missing alone."""
+    values = stack(3, HEIGHT, WIDTH, low=1)
+    values[:, 100:300, 400:600] = np.array([0, 255, 0], np.uint8)[:, None, None]
+    values[0, 400:500] = 0
     return values
 
 
@@ -107,6 +120,17 @@ SOURCES: dict[str, Callable[[], Source]] = {
     "from 0 to 360 degrees": lambda: Source(pattern(HEIGHT, WIDTH, "int32"), {"transform": WORLD, "crs": "EPSG:4326"}),
     "holes by band": lambda: Source(holes(), sidecar=NODATA_OF_BANDS),
     "holes by band, elsewhere": lambda: Source(holes(), {}, {"target_crs": "EPSG:3857"}, NODATA_OF_BANDS),
+    "holes by band, lossy": lambda: Source(
+        bytes_with_holes(), {"photometric": "RGB"}, {"compression": "jpeg"}, nodata_of(0, 255, 0)
+    ),
+    "whole numbers of 64 bits": lambda: Source(holes("int64", (-9999, -9999)), {"nodata": -9999}),
+    "whole numbers of 64 bits without a sign, upside down": lambda: Source(
+        holes("uint64", (7, 7)), {"nodata": 7, "transform": FLIPPED}
+    ),
+    "holes by band in whole numbers of 64 bits": lambda: Source(holes("int64"), sidecar=NODATA_OF_BANDS),
+    "whole numbers of 64 bits, elsewhere": lambda: Source(
+        holes("int64", (-9999, -9999)), {"nodata": -9999}, {"target_crs": "EPSG:3857"}
+    ),
     "lossy": lambda: Source(stack(3, HEIGHT, WIDTH), {"photometric": "RGB", "nodata": 7}, {"compression": "jpeg"}),
 }
 
