@@ -6,7 +6,7 @@ changed nothing. Only `retry` and `rerun` (`core.dag.reopening`) touch a job tha
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -88,10 +88,7 @@ class WindowArguments(Arguments):
     max_concurrency: Annotated[int, Field(ge=1, le=10_000)]
 
 
-Parsed = TypeVar("Parsed", bound=Arguments)
-
-
-def parse_arguments(model: type[Parsed], args: Mapping[str, Any]) -> Parsed:
+def _parse(model: type[Arguments], args: Mapping[str, Any]) -> Arguments:
     """Return what an order says. Raises `ParameterInvalid`."""
     try:
         return model.model_validate(args)
@@ -105,16 +102,17 @@ def parse_arguments(model: type[Parsed], args: Mapping[str, Any]) -> Parsed:
 
 def check_order(kind: str, args: Mapping[str, Any]) -> None:
     """Refuse an order that no job could obey. Raises `ParameterInvalid`."""
-    if kind not in _ARGUMENTS:
-        raise _unknown(kind)
-    wanted = parse_arguments(_ARGUMENTS[kind], args)
+    model, _ = _known(kind)
+    wanted = _parse(model, args)
     if isinstance(wanted, PriorityArguments):
         resolve_priority(wanted.priority, 0)
 
 
-def _unknown(kind: str) -> ParameterInvalid:
-    known = ", ".join(sorted(_ARGUMENTS))
-    return ParameterInvalid(f"there is no command {kind!r}; known are {known}", code=UNKNOWN, field="kind")
+def _known(kind: str) -> tuple[type[Arguments], Callable[[Run, Command, Any], None]]:
+    if kind not in _ORDERS:
+        known = ", ".join(sorted(_ORDERS))
+        raise ParameterInvalid(f"there is no command {kind!r}; known are {known}", code=UNKNOWN, field="kind")
+    return _ORDERS[kind]
 
 
 def consume_commands(run: Run) -> None:
@@ -135,21 +133,17 @@ def obey(run: Run, command: Command) -> None:
         Conflict: the state does not allow it; `value` is the state that won.
         NotFound, ParameterInvalid: it names a node or says something that the job does not have.
     """
-    execute = _ORDERS.get(command.kind)
-    if execute is None:
-        raise _unknown(command.kind)
-    execute(run, command)
+    model, execute = _known(command.kind)
+    execute(run, command, _parse(model, command.args))
 
 
-def _cancel(run: Run, command: Command) -> None:
-    parse_arguments(NoArguments, command.args)
+def _cancel(run: Run, command: Command, _: NoArguments) -> None:
     check_active(run)
     run.cancel_unfinished("the job was cancelled")
     run.move_job(JobStatus.CANCELLED, data=_by(command))
 
 
-def _pause(run: Run, command: Command) -> None:
-    parse_arguments(NoArguments, command.args)
+def _pause(run: Run, command: Command, _: NoArguments) -> None:
     check_active(run)
     if run.job.paused_at is None:
         run.set_job(paused_at=run.now)
@@ -157,8 +151,7 @@ def _pause(run: Run, command: Command) -> None:
     _hand_down(run, command)
 
 
-def _resume(run: Run, command: Command) -> None:
-    parse_arguments(NoArguments, command.args)
+def _resume(run: Run, command: Command, _: NoArguments) -> None:
     check_active(run)
     if run.job.paused_at is not None:
         run.set_job(paused_at=None)
@@ -166,9 +159,8 @@ def _resume(run: Run, command: Command) -> None:
     _hand_down(run, command)
 
 
-def _change_priority(run: Run, command: Command) -> None:
+def _change_priority(run: Run, command: Command, wanted: PriorityArguments) -> None:
     """Change what counts from now on; tasks that wait in a queue are sent again with it, those of a fan-out are not."""
-    wanted = parse_arguments(PriorityArguments, command.args)
     priority = resolve_priority(wanted.priority, run.job.priority)
     check_active(run)
     if priority != run.job.priority:
@@ -190,13 +182,11 @@ def _hand_down(run: Run, command: Command) -> None:
             run.child_orders.append(order)
 
 
-def _retry(run: Run, command: Command) -> None:
-    parse_arguments(NoArguments, command.args)
+def _retry(run: Run, command: Command, _: NoArguments) -> None:
     reopening.retry_failed(run, _by(command))
 
 
-def _rerun(run: Run, command: Command) -> None:
-    wanted = parse_arguments(RerunArguments, command.args)
+def _rerun(run: Run, command: Command, wanted: RerunArguments) -> None:
     if wanted.only_unsuccessful and run.job.status not in {JobStatus.FAILED, JobStatus.CANCELLED}:
         status = run.job.status
         raise Conflict(f"the job is {status}, neither failed nor cancelled", code="JOB_NOT_FAILED", value=status.value)
@@ -205,21 +195,18 @@ def _rerun(run: Run, command: Command) -> None:
     reopening.rerun(run, node_id, wanted.params, _by(command))
 
 
-def _skip(run: Run, command: Command) -> None:
-    wanted = parse_arguments(NodeArguments, command.args)
+def _skip(run: Run, command: Command, wanted: NodeArguments) -> None:
     node = node_of(run, wanted.node_id)
     check_active(run)
     _check_unfinished(node)
     run.bypass_node(node.node_id, _by(command))
 
 
-def _decide_gate(run: Run, command: Command) -> None:
-    wanted = parse_arguments(GateArguments, command.args)
+def _decide_gate(run: Run, command: Command, wanted: GateArguments) -> None:
     gates.decide(run, wanted.node_id, GateDecision(wanted.decision, command.actor, command.reason or "", wanted.data))
 
 
-def _change_window(run: Run, command: Command) -> None:
-    wanted = parse_arguments(WindowArguments, command.args)
+def _change_window(run: Run, command: Command, wanted: WindowArguments) -> None:
     node = node_of(run, wanted.node_id)
     if not isinstance(run.workflow.nodes[node.node_id], FanOutNode):
         raise ParameterInvalid(f"{node.node_id} is not a fan_out", field="node_id", value=node.node_id)
@@ -259,26 +246,15 @@ def _by(command: Command) -> dict[str, Any]:
     return {"actor": command.actor, "reason": command.reason or ""}
 
 
-_ORDERS: Mapping[str, Callable[[Run, Command], None]] = {
-    Kind.CANCEL: _cancel,
-    Kind.PAUSE: _pause,
-    Kind.RESUME: _resume,
-    Kind.PRIORITY: _change_priority,
-    Kind.RETRY: _retry,
-    Kind.RERUN: _rerun,
-    Kind.SKIP: _skip,
-    Kind.GATE: _decide_gate,
-    Kind.WINDOW: _change_window,
+_ORDERS: Mapping[str, tuple[type[Arguments], Callable[[Run, Command, Any], None]]] = {
+    Kind.CANCEL: (NoArguments, _cancel),
+    Kind.PAUSE: (NoArguments, _pause),
+    Kind.RESUME: (NoArguments, _resume),
+    Kind.PRIORITY: (PriorityArguments, _change_priority),
+    Kind.RETRY: (NoArguments, _retry),
+    Kind.RERUN: (RerunArguments, _rerun),
+    Kind.SKIP: (NodeArguments, _skip),
+    Kind.GATE: (GateArguments, _decide_gate),
+    Kind.WINDOW: (WindowArguments, _change_window),
 }
-
-_ARGUMENTS: Mapping[str, type[Arguments]] = {
-    Kind.CANCEL: NoArguments,
-    Kind.PAUSE: NoArguments,
-    Kind.RESUME: NoArguments,
-    Kind.PRIORITY: PriorityArguments,
-    Kind.RETRY: NoArguments,
-    Kind.RERUN: RerunArguments,
-    Kind.SKIP: NodeArguments,
-    Kind.GATE: GateArguments,
-    Kind.WINDOW: WindowArguments,
-}
+"""What each kind says, and what obeys it."""
