@@ -13,7 +13,7 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 from pydantic import BaseModel
 
-from repositories.documents import alike, document_of, rows_of
+from repositories.documents import alike, document_of, rows_of, unless_stale
 from repositories.events import NewEvent
 
 Row = BaseModel | Mapping[str, Any]
@@ -116,13 +116,8 @@ _CHECKS: Final[Mapping[str, str]] = {
 
 @lru_cache
 def _statement(parts: tuple[str, ...]) -> str:
-    """Return the statement that writes these parts.
-
-    It divides by zero when a row was not as it had been read: so it fails by itself, and nobody has to look at its
-    answer before the commit, which can travel with it.
-    """
-    checks = [check for part, check in _CHECKS.items() if part in parts]
-    found = f"SELECT 1 / (CASE WHEN {' AND '.join(checks or ['true'])} THEN 1 ELSE 0 END)"
+    """Return the statement that writes these parts."""
+    found = unless_stale([check for part, check in _CHECKS.items() if part in parts])
     told = ", (SELECT count(pg_notify(channel, '')) FROM unnest(%(channels)s::text[]) AS channel)"
     written = ",".join(_PARTS[part] for part in parts if part in _PARTS)
     return f"WITH {written}\n{found}{told if 'channels' in parts else ''}" if written else f"{found}{told}"

@@ -31,6 +31,14 @@ def rows_of(rows: Sequence[object] | Mapping[str, object]) -> str:
     return to_json(rows, exclude_none=True).decode()
 
 
+def unless_stale(checks: Sequence[str]) -> str:
+    """Return the SELECT that ends a statement: it divides by zero when a row was not as it had been read.
+
+    So the statement fails by itself, and nobody has to look at its answer before the commit, which can travel with it.
+    """
+    return f"SELECT 1 / (CASE WHEN {' AND '.join(checks) or 'true'} THEN 1 ELSE 0 END)"
+
+
 def alike(rows: Sequence[BaseModel | Mapping[str, Any]]) -> Mapping[str, object]:
     """Return rows as {every: what all of them say, each: [what one says besides]}, without NULL; empty for none.
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
-from repositories.documents import alike, rows_of
+from repositories.documents import alike, rows_of, unless_stale
 
 Row = Mapping[str, Any]
 
@@ -85,12 +85,10 @@ job is held: with `= ANY` on both columns the planner reads every child of the j
 
 @lru_cache
 def _statement(parts: tuple[str, ...]) -> str:
-    """Return the statement that writes these parts; it divides by zero as that of `repositories.decisions` does."""
+    """Return the statement that writes these parts."""
     found = "(SELECT count(*) FROM written_changed) = cardinality(%(node_ids)s::text[])"
-    return (
-        f"WITH {','.join(_PARTS[part] for part in parts)}\n"
-        f"SELECT 1 / (CASE WHEN {found if 'changed' in parts else 'true'} THEN 1 ELSE 0 END)"
-    )
+    checks = [found] if "changed" in parts else []
+    return f"WITH {','.join(_PARTS[part] for part in parts)}\n{unless_stale(checks)}"
 
 
 class FanOutDecisionRepository:
