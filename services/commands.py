@@ -191,7 +191,9 @@ class CommandService:
             found = await JobRepository(conn).matching(wanted, statuses, limit + 1)
             meant, more = found[:limit], len(found) > limit
             if dry_run:
-                failed = await NodeRepository(conn).jobs_with_failures(job.job_id for job in meant)
+                failed: Collection[str] = ()
+                if order.kind == Kind.RETRY:
+                    failed = await NodeRepository(conn).jobs_with_failures(job.job_id for job in meant)
                 return Outcomes([_foreseen(job, Kind(order.kind), failed) for job in meant], more)
         outcomes: list[JobOutcome] = []
         for start in range(0, len(meant), BATCH):
@@ -268,7 +270,7 @@ def _after(step: Step, refusal: CallerError | None) -> Job:
 
 
 def _foreseen(job: JobBrief, kind: Kind, failed: Collection[str]) -> JobOutcome:
-    """Return what would become of an order, as far as the job's row and its failed nodes tell it."""
+    """Return what would become of an order, as far as rows tell it; `failed` counts for retries only."""
     if job.status in JOB_FINAL and MANY[kind] is ACTIVE:
         return _refused(job, Conflict(f"the job is {job.status} already", code="JOB_FINAL"), job.status)
     if kind in REOPENING and job.parent_task_id is not None:

@@ -21,7 +21,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from cli.client import Client
+from cli.client import TIMEOUT_SECONDS, Client
 from cli.errors import CliError, ExitCode, ProcessingFailed, Refused
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, show
@@ -160,7 +160,8 @@ async def _submit(target: Target, order: Order) -> Json:
             address = await _upload(client, target, order, display)
             body = order.body(address["container_name"], address["blob_name"], label)
             url = f"{target.urls.gateway}/api/platform/submit"
-            accepted: Json = await client.call("POST", url, body, timeout_seconds=CHECK_SECONDS)
+            seconds = CHECK_SECONDS if order.dry_run else TIMEOUT_SECONDS
+            accepted: Json = await client.call("POST", url, body, timeout_seconds=seconds)
             if order.dry_run or not order.wait:
                 return accepted
             return await wait_for_request(client, target, accepted["request_id"], display)
