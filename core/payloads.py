@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, NoReturn
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import GeodagError
-from core.ids import canonical_json
+from core.ids import canonical_json, split_task_id
 
 LIMIT_BYTES: Final = 64 * 1024
 """A value whose canonical JSON is longer than this is stored as a blob."""
@@ -121,9 +121,10 @@ def ref_to(prefix: str, data: bytes) -> PayloadRef:
     return PayloadRef(blob=f"{prefix}{sha256}.json", size_bytes=len(data), sha256=sha256)
 
 
-def is_output_of(ref: PayloadRef, job_id: str, task_id: str) -> bool:
+def is_output_of(ref: PayloadRef, task_id: str) -> bool:
     """Return whether a reference is to a value that the worker of this attempt stored: it may name no other."""
-    return ref.blob == f"{task_prefix(job_id, task_id)}{ref.sha256}.json"
+    parts = split_task_id(task_id)
+    return parts is not None and ref.blob == f"{task_prefix(parts[0], task_id)}{ref.sha256}.json"
 
 
 def is_payload(container: str, name: str) -> bool:

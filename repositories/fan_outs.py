@@ -6,10 +6,10 @@ asked once, when a small one may end, and `in_flight`, which is asked when one h
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
-from psycopg.rows import class_row
+from psycopg.rows import args_row, class_row
 from pydantic import BaseModel
 from pydantic.dataclasses import dataclass as checked
 
@@ -50,9 +50,8 @@ class Stored:
     items: int
 
 
-@checked(frozen=True, slots=True)
-class Outputs:
-    """What a child put out; `output` is JSON text."""
+class Outputs(NamedTuple):
+    """What a child put out; `output` is JSON text. Of these there are as many as a fan-out has children."""
 
     number: int
     status: str
@@ -188,7 +187,7 @@ class FanOutRepository:
 
     async def outputs(self, job_id: str, node_id: str, after: int, limit: int) -> Sequence[Outputs]:
         """Return what children behind a number put out, in order."""
-        async with self._conn.cursor(row_factory=class_row(Outputs)) as cursor:
+        async with self._conn.cursor(row_factory=args_row(Outputs)) as cursor:
             await cursor.execute(
                 """
                 SELECT fan_out_index AS number, status, output::text AS output, output_ref, outcomes

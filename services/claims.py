@@ -174,7 +174,7 @@ class ClaimService:
                 else:
                     revoked.append(Revocation(task_id=beat.task_id, reason=reason))
             saved = [(found[beat.task_id], beat.checkpoint) for beat in alive if beat.checkpoint]
-            await self._keep(conn, request, [_renewal(beat, found[beat.task_id]) for beat in alive])
+            await self._keep(conn, request, [_renewal(beat) for beat in alive])
             await save_checkpoints(conn, checkpoint_rows(saved, now))
         return HeartbeatResponse(lease_seconds=self.lease_seconds, revoked=tuple(revoked))
 
@@ -267,9 +267,9 @@ def _why_stop(beat: Beat, attempt: Attempt | None) -> str | None:
     return f"the attempt is {attempt.state}" + (f": {attempt.reason}" if attempt.reason else "")
 
 
-def _renewal(beat: Beat, attempt: Attempt) -> dict[str, Any]:
+def _renewal(beat: Beat) -> dict[str, Any]:
     progress = beat.progress if is_storable(beat.progress, beat.task_id) else None
-    outcomes = outcomes_of(beat.outcomes, attempt)
+    outcomes = outcomes_of(beat.outcomes, beat.task_id)
     return {
         "task_id": beat.task_id,
         "progress": progress,

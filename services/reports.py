@@ -1,6 +1,6 @@
 """Judges what a worker says about a task against the attempt, without any I/O."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hmac import compare_digest
@@ -18,6 +18,14 @@ from core.wire import ItemOutcome, Release, ResultAnswer, ResultDisposition, Tas
 
 FOREIGN_REF = "the reference to the output is not one to a value of this attempt"
 TOO_LARGE = f"an output of more than {LIMIT_BYTES} bytes has to be stored and reported by reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A report, and the columns of its row that need no look at the attempt."""
+
+    report: TaskResult | Release
+    columns: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,29 +47,34 @@ class Verdict:
         }
 
 
-def judge(
-    reports: Sequence[TaskResult | Release], attempts: Mapping[str, Attempt], worker_id: str | None, now: datetime
-) -> list[Verdict]:
+def read(reports: Iterable[TaskResult | Release]) -> list[Told]:
+    """Read reports before anything is locked for them; what one says and cannot be stored is its task's failure."""
+    return [Told(one, _released(one) if isinstance(one, Release) else _reported(one)) for one in reports]
+
+
+def judge(told: Sequence[Told], attempts: Mapping[str, Attempt], worker_id: str | None, now: datetime) -> list[Verdict]:
     """Return a verdict per report, in their order; of two about one task the second is a duplicate."""
     seen: set[str] = set()
     verdicts = []
-    for report in reports:
-        if report.task_id in seen:
-            verdicts.append(_answer(report.task_id, ResultDisposition.DUPLICATE, "reported twice in one call"))
+    for one in told:
+        task_id = one.report.task_id
+        if task_id in seen:
+            verdicts.append(_answer(task_id, ResultDisposition.DUPLICATE, "reported twice in one call"))
             continue
-        verdict = _judge(report, attempts.get(report.task_id), worker_id, now)
+        verdict = _judge(one, attempts.get(task_id), worker_id, now)
         if verdict.answer.disposition is not ResultDisposition.REJECTED:
-            seen.add(report.task_id)
+            seen.add(task_id)
         verdicts.append(verdict)
     return verdicts
 
 
-def _judge(report: TaskResult | Release, attempt: Attempt | None, worker_id: str | None, now: datetime) -> Verdict:
+def _judge(told: Told, attempt: Attempt | None, worker_id: str | None, now: datetime) -> Verdict:
+    report = told.report
     if attempt is None:
         return _answer(report.task_id, ResultDisposition.REJECTED, "no such task")
     if not compare_digest(attempt.token_hash, token_hash(report.token)):
         return _answer(report.task_id, ResultDisposition.REJECTED, "the token is not the task's")
-    row = _row(report, attempt, worker_id, now)
+    row = _row(told.columns, attempt, worker_id, now)
     match attempt.state:
         case AttemptState.LEASED:
             answer = ResultAnswer.of_checked(task_id=report.task_id, disposition=ResultDisposition.APPLIED)
@@ -83,8 +96,7 @@ def _answer(task_id: str, disposition: ResultDisposition, reason: str | None) ->
     return Verdict(ResultAnswer(task_id=task_id, disposition=disposition, reason=reason))
 
 
-def _row(report: TaskResult | Release, attempt: Attempt, worker_id: str | None, now: datetime) -> TaskResultRow:
-    facts = _released(report, attempt) if isinstance(report, Release) else _reported(report, attempt)
+def _row(columns: Mapping[str, Any], attempt: Attempt, worker_id: str | None, now: datetime) -> TaskResultRow:
     return TaskResultRow.of_row(
         {
             "task_id": attempt.task_id,
@@ -95,36 +107,36 @@ def _row(report: TaskResult | Release, attempt: Attempt, worker_id: str | None, 
             "metrics": {},
             "worker_id": worker_id or attempt.worker_id,
             "reported_at": now,
-            **facts,
+            **columns,
         }
     )
 
 
-def _released(release: Release, attempt: Attempt) -> dict[str, Any]:
-    return {"status": "released", "outcomes": outcomes_of(release.outcomes, attempt)}
+def _released(release: Release) -> dict[str, Any]:
+    return {"status": "released", "outcomes": outcomes_of(release.outcomes, release.task_id)}
 
 
-def outcomes_of(outcomes: Sequence[ItemOutcome] | None, attempt: Attempt) -> list[dict[str, Any]] | None:
+def outcomes_of(outcomes: Sequence[ItemOutcome] | None, task_id: str) -> list[dict[str, Any]] | None:
     """Return what a worker says of the items of a batch as it is stored; what cannot be is the item's failure."""
     if outcomes is None:
         return None
-    return [_outcome(one, attempt) for one in outcomes]
+    return [_outcome(one, task_id) for one in outcomes]
 
 
-def _outcome(one: ItemOutcome, attempt: Attempt) -> dict[str, Any]:
+def _outcome(one: ItemOutcome, task_id: str) -> dict[str, Any]:
     fields = one.model_dump(mode="json", exclude_none=True)
     try:
         check_json(fields, "result", depth=-1)
     except NotJson as error:
         return {"index": one.index, **_invalid(error.detail.message, error.detail.field)}
-    if one.output_ref is not None and not is_output_of(one.output_ref, attempt.job_id, attempt.task_id):
+    if one.output_ref is not None and not is_output_of(one.output_ref, task_id):
         return {"index": one.index, **_invalid(FOREIGN_REF, "output_ref")}
     if len(to_json(one.output)) > LIMIT_BYTES:
         return {"index": one.index, **_invalid(TOO_LARGE, "output")}
     return fields
 
 
-def _reported(result: TaskResult, attempt: Attempt) -> dict[str, Any]:
+def _reported(result: TaskResult) -> dict[str, Any]:
     """Return the columns of a result; one that cannot be stored is stored as the failure that it is."""
     facts = {
         "status": result.status.value,
@@ -133,13 +145,13 @@ def _reported(result: TaskResult, attempt: Attempt) -> dict[str, Any]:
         "error": result.error.model_dump(mode="json") if result.error else None,
         "findings": _cut([finding.model_dump(mode="json", by_alias=True) for finding in result.findings]),
         "metrics": _small(result.metrics),
-        "outcomes": outcomes_of(result.outcomes, attempt),
+        "outcomes": outcomes_of(result.outcomes, result.task_id),
     }
     try:
         check_json(facts, "result", depth=-1)  # the columns are no level of the output
     except NotJson as error:
         return _invalid(error.detail.message, error.detail.field)
-    if result.output_ref is not None and not is_output_of(result.output_ref, attempt.job_id, attempt.task_id):
+    if result.output_ref is not None and not is_output_of(result.output_ref, result.task_id):
         return _invalid(FOREIGN_REF, "output_ref")
     if len(to_json(result.output)) > LIMIT_BYTES:
         return _invalid(TOO_LARGE, "output")

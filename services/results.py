@@ -25,7 +25,7 @@ from services.checkpoints import checkpoint_rows, save_checkpoints
 from services.evaluation import Step
 from services.loading import Locked, lock_jobs
 from services.loading_fan_outs import Scope
-from services.reports import Verdict, judge
+from services.reports import Told, Verdict, judge, read
 from services.rooms import Room, RoomService
 from services.turns import Turns
 from services.work import Connection, begin_meanwhile, pipelined
@@ -59,9 +59,9 @@ class ResultService:
         Older tasks out of the queue come first, then those that these results make. When a job cannot take its step,
         or the call brings nothing, there are no tasks: the worker finds them in the queue.
         """
-        room = self._rooms.room(request)
+        room, told = self._rooms.room(request), read(request.results)
         async with self._turns.taken(() if room is None else _jobs_of(request.results)):
-            answers, steps = await self._report_with(request.worker.worker_id, request.results, room)
+            answers, steps = await self._report_with(request.worker.worker_id, told, room)
         return answers, steps, () if room is None else room.granted
 
     async def report(
@@ -73,32 +73,31 @@ class ResultService:
         call are only stored: the loop goes job by job, and reads all children of a fan-out when it has to.
         Idempotent: the same report again is answered as a duplicate.
         """
-        return await self._report_with(worker_id, reports, None)
+        return await self._report_with(worker_id, read(reports), None)
 
     async def _report_with(
-        self, worker_id: str | None, reports: Sequence[TaskResult | Release], room: Room | None
+        self, worker_id: str | None, told: Sequence[Told], room: Room | None
     ) -> tuple[list[ResultAnswer], Sequence[Step]]:
         try:
-            return await self._report(worker_id, reports, apply=True, room=room)
+            return await self._report(worker_id, told, apply=True, room=room)
         except DatabaseUnavailable:
             raise
         except ChildrenNeeded:
-            return await self._report(worker_id, reports, apply=False)
+            return await self._report(worker_id, told, apply=False)
         except Exception:
-            log.exception(
-                "reports not applied, left in the inbox", extra={"worker_id": worker_id, "count": len(reports)}
-            )
-            return await self._report(worker_id, reports, apply=False)
+            log.exception("reports not applied, left in the inbox", extra={"worker_id": worker_id, "count": len(told)})
+            return await self._report(worker_id, told, apply=False)
 
     async def _report(
-        self, worker_id: str | None, reports: Sequence[TaskResult | Release], *, apply: bool, room: Room | None = None
+        self, worker_id: str | None, told: Sequence[Told], *, apply: bool, room: Room | None = None
     ) -> tuple[list[ResultAnswer], Sequence[Step]]:
+        reports = [one.report for one in told]
         job_ids = sorted(_jobs_of(reports))
         async with pipelined(self._pool) as conn:
             taken = await self._rooms.take(conn, room) if room else None
             locked = await lock_jobs(conn, job_ids, [report.task_id for report in reports], ONLY_TIMERS)
             attempts = {attempt.task_id: attempt for group in locked.attempts.values() for attempt in group}
-            verdicts = judge(reports, attempts, worker_id, locked.now)
+            verdicts = judge(told, attempts, worker_id, locked.now)
             await _save_checkpoints(conn, reports, verdicts, attempts, locked)
             if room and taken:
                 room.taken = await taken.deliveries()

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -35,6 +35,7 @@ from services.starting import all_born
 from services.work import Connection, begin_meanwhile
 from services.writing_fan_outs import concern_fan_outs, write_fan_outs
 
+_TOKEN_BYTES = 16
 STORED_TOGETHER = 32
 """New jobs that one statement stores: the server is busy with these while the next are evaluated."""
 OnJobEnded = Callable[[Connection, Job], Awaitable[None]]
@@ -43,7 +44,13 @@ OnJobEnded = Callable[[Connection, Job], Awaitable[None]]
 
 def new_token() -> str:
     """Return the hex text of a random 128-bit token."""
-    return secrets.token_hex(16)
+    return secrets.token_hex(_TOKEN_BYTES)
+
+
+def _new_tokens(count: int) -> Iterator[str]:
+    """Yield as many tokens, of one reading of the system's randomness: it costs as much as one of 16 bytes."""
+    text, size = secrets.token_hex(_TOKEN_BYTES * count), 2 * _TOKEN_BYTES
+    return (text[start : start + size] for start in range(0, len(text), size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +286,13 @@ def _sent_again(attempt: Attempt) -> dict[str, Any]:
 
 
 def _new_tasks(steps: Iterable[Step], now: datetime, children: bool | None = None) -> list[Task]:
-    return [
-        _dispatched(step.state.job, one, now)
+    new = [
+        (step.state.job, one)
         for step in steps
         for one in step.decision.dispatches
         if children is None or one.child is children
     ]
+    return [_dispatched(job, one, token, now) for (job, one), token in zip(new, _new_tokens(len(new)), strict=True)]
 
 
 def _begun(node: NodeState, placed: Placed, now: datetime) -> NodeState:
@@ -302,8 +310,7 @@ def _starts(placed: Placed, now: datetime) -> list[NewEvent]:
     return [event for worker, attempts in by_worker.items() for event in started(attempts, worker, now)]
 
 
-def _dispatched(job: Job, dispatch: Dispatch, now: datetime) -> Task:
-    token = new_token()
+def _dispatched(job: Job, dispatch: Dispatch, token: str, now: datetime) -> Task:
     attempt = new_attempt(job.job_id, dispatch, now, token_hash(token))
     return attempt, _message(attempt, dispatch.params, dispatch.params_ref, token, dispatch.items)
 

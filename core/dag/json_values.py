@@ -1,6 +1,7 @@
 """What may be stored as JSON: PostgreSQL takes neither NaN nor the character U+0000."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from core.errors import GeodagError
@@ -24,24 +25,33 @@ def is_plain(value: Any, depth: int = 0) -> bool:
 
     Plain are dicts with text keys, lists, ASCII text, integers of 64 bits, finite floats, booleans and None.
     """
-    kind = type(value)
-    if kind is str:
-        return value.isascii() and "\x00" not in value
-    if kind is int:
-        return bool(-_LARGE < value < _LARGE)
-    if kind is dict or kind is list:
-        return depth < MAX_DEPTH and _holds_plain(value, depth + 1)
-    return value is None or kind is bool or (kind is float and bool(math.isfinite(value)))
+    return _are_plain((value,), depth)
 
 
-def _holds_plain(value: Any, depth: int) -> bool:
-    if type(value) is dict:
-        for key in value:
-            if type(key) is not str or "\x00" in key or not key.isascii():
+def _are_plain(values: Iterable[Any], depth: int) -> bool:
+    """Return whether all of them are; one call for all that a list or a mapping holds, since calls are what costs."""
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            if "\x00" in value or not value.isascii():
                 return False
-        value = value.values()
-    for item in value:  # noqa: SIM110 - a generator would cost more than all that it does
-        if not is_plain(item, depth):
+        elif kind is int:
+            if not -_LARGE < value < _LARGE:
+                return False
+        elif kind is dict:
+            if depth >= MAX_DEPTH or not (_are_names(value) and _are_plain(value.values(), depth + 1)):
+                return False
+        elif kind is list:
+            if depth >= MAX_DEPTH or not _are_plain(value, depth + 1):
+                return False
+        elif not (value is None or kind is bool or (kind is float and math.isfinite(value))):
+            return False
+    return True
+
+
+def _are_names(keys: Iterable[Any]) -> bool:
+    for key in keys:  # noqa: SIM110 - a generator would cost more than all that it does
+        if type(key) is not str or "\x00" in key or not key.isascii():
             return False
     return True
 

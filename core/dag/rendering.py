@@ -127,7 +127,8 @@ def _answer(wanted: Rendering, value: Any, keep: Keep, catalog: Mapping[str, Han
     data = encode(value, wanted.path)
     if wanted.handler is not None and (problem := params_problem(catalog[wanted.handler], data)):
         return Rendered(error=problem)
-    facts: dict[str, Any] = {"digest": digest(value), "length": len(value) if isinstance(value, list) else None}
+    length = len(value) if isinstance(value, list) else None
+    facts: dict[str, Any] = {"digest": digest(value, data.decode()), "length": length}
     if not is_large(data):
         return Rendered(value=value, **facts)
     inline = value if len(data) <= wanted.value_bytes else None

@@ -35,6 +35,15 @@ class Tally:
     skipped: int = 0
 
 
+NO_ITEMS = Tally()
+ONE_ITEM: Mapping[NodeStatus, Tally] = {
+    NodeStatus.COMPLETED: Tally(succeeded=1),
+    NodeStatus.FAILED: Tally(failed=1),
+    NodeStatus.CANCELLED: Tally(skipped=1),
+    NodeStatus.SKIPPED: Tally(skipped=1),
+}
+
+
 def child_id(node_id: str, number: int) -> str:
     """Return the id of one child of a fan-out; no other node id has two underscores in a row."""
     return f"{node_id}__{number}"
@@ -86,6 +95,8 @@ def account(fan_out: FanOut, moves: Iterable[Move]) -> FanOut:
     for before, after in moves:
         active += _is_live(after) - _is_live(before)
         old, new = tally_of(fan_out, before), tally_of(fan_out, after)
+        if new == old:
+            continue
         succeeded += new.succeeded - old.succeeded
         skipped += new.skipped - old.skipped
         if new.failed != old.failed:
@@ -113,18 +124,10 @@ def _is_live(child: NodeState | None) -> bool:
 def tally_of(fan_out: FanOut, child: NodeState | None) -> Tally:
     """Return how many items of a child have ended how."""
     if child is None:
-        return Tally()
+        return NO_ITEMS
     if child.outcomes is not None:
         return _tally_of_batch(fan_out, child, child.outcomes)
-    match child.status:
-        case NodeStatus.COMPLETED:
-            return Tally(succeeded=1)
-        case NodeStatus.FAILED:
-            return Tally(failed=1)
-        case NodeStatus.CANCELLED | NodeStatus.SKIPPED:
-            return Tally(skipped=1)
-        case _:
-            return Tally()
+    return ONE_ITEM.get(child.status, NO_ITEMS)
 
 
 def _tally_of_batch(fan_out: FanOut, child: NodeState, outcomes: list[Any]) -> Tally:

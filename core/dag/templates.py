@@ -123,6 +123,8 @@ class Expression:
 
     source: str
     lookups: tuple[Lookup, ...]
+    is_lookup: bool
+    """True when it is one static lookup and nothing else: what that finds is data, and nothing in data is missing."""
     _run: Callable[[Mapping[str, Any]], Any]
 
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
@@ -135,7 +137,7 @@ class Expression:
             raise TemplateFailed(f"{self.source} cannot be evaluated: {without_python(error)}") from error
         if isinstance(value, Undefined):
             raise self._missing(scope, value._undefined_message)
-        if isinstance(value, list | tuple | dict) and _holds_missing(value):
+        if not self.is_lookup and isinstance(value, list | tuple | dict) and _holds_missing(value):
             raise self._missing(scope, "something in it is not there")
         return value
 
@@ -263,7 +265,7 @@ def _expression(node: nodes.Expr, source: str) -> Expression:
         raise TemplateFailed(f"{_shorten(source)} {problem}")
     chain = _chain(node)
     run = _compile(node, source) if chain is None else partial(_walk, chain)
-    return Expression(_shorten(source), tuple(_lookups(node)), run)
+    return Expression(_shorten(source), tuple(_lookups(node)), chain is not None, run)
 
 
 def _compile(node: nodes.Expr, source: str) -> TemplateExpression:

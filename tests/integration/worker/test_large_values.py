@@ -54,7 +54,7 @@ async def test_params_and_output_of_20_megabytes_go_through_a_subprocess_by_refe
     assert (result.status, result.output) == (TaskStatus.COMPLETED, None)
     assert result.output_ref is not None
     assert result.output_ref.size_bytes > 19_000_000
-    assert payloads.is_output_of(result.output_ref, "job", "job_a_0")
+    assert payloads.is_output_of(result.output_ref, "job_a_0")
     kept = decode(result.output_ref, await store.get(result.output_ref))
     assert kept == {"processed": 100_000, "results": ITEMS}
     assert log_bytes < 2000
