@@ -132,6 +132,6 @@ class FanOutDecisionRepository:
             values |= {
                 "job_ids": [row["job_id"] for row in changed],
                 "node_ids": [row["node_id"] for row in changed],
-                "statuses": [row["from_status"] for row in changed],
+                "statuses": [str(row["from_status"]) for row in changed],
             }
         await self._conn.execute(_statement(said), values)
