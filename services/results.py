@@ -61,8 +61,8 @@ class ResultService:
         """
         room, told = self._rooms.room(request), read(request.results)
         async with self._turns.taken(() if room is None else _jobs_of(request.results)):
-            answers, steps = await self._report_with(request.worker.worker_id, told, room)
-        return answers, steps, () if room is None else room.granted
+            verdicts, steps = await self._report_with(request.worker.worker_id, told, room)
+        return _final_answers(verdicts, steps), steps, () if room is None else room.granted
 
     async def report(
         self, worker_id: str | None, reports: Sequence[TaskResult | Release]
@@ -73,11 +73,12 @@ class ResultService:
         call are only stored: the loop goes job by job, and reads all children of a fan-out when it has to.
         Idempotent: the same report again is answered as a duplicate.
         """
-        return await self._report_with(worker_id, read(reports), None)
+        verdicts, steps = await self._report_with(worker_id, read(reports), None)
+        return _final_answers(verdicts, steps), steps
 
     async def _report_with(
         self, worker_id: str | None, told: Sequence[Told], room: Room | None
-    ) -> tuple[list[ResultAnswer], Sequence[Step]]:
+    ) -> tuple[Sequence[Verdict], Sequence[Step]]:
         try:
             return await self._report(worker_id, told, apply=True, room=room)
         except DatabaseUnavailable:
@@ -90,7 +91,7 @@ class ResultService:
 
     async def _report(
         self, worker_id: str | None, told: Sequence[Told], *, apply: bool, room: Room | None = None
-    ) -> tuple[list[ResultAnswer], Sequence[Step]]:
+    ) -> tuple[Sequence[Verdict], Sequence[Step]]:
         reports = [one.report for one in told]
         job_ids = sorted(_jobs_of(reports))
         async with pipelined(self._pool) as conn:
@@ -106,8 +107,7 @@ class ResultService:
                 await self._rooms.claim(conn, room)
         if room:
             room.commit()
-        dispositions = {d.task_id: d for step in steps for d in step.decision.dispositions}
-        return [_final_answer(verdict.answer, dispositions) for verdict in verdicts], steps
+        return verdicts, steps
 
     async def _store(
         self, conn: Connection, locked: Locked, verdicts: Sequence[Verdict], apply: bool, room: Room | None
@@ -166,8 +166,13 @@ def _settled(row: TaskResultRow, disposition: Disposition | None) -> TaskResultR
     return row.model_copy(update={"processed": True, "disposition": disposition.disposition})
 
 
+def _final_answers(verdicts: Iterable[Verdict], steps: Iterable[Step]) -> list[ResultAnswer]:
+    """Return the answers after the evaluation: what was stored may still turn out to be superseded or poison."""
+    dispositions = {d.task_id: d for step in steps for d in step.decision.dispositions}
+    return [_final_answer(verdict.answer, dispositions) for verdict in verdicts]
+
+
 def _final_answer(answer: ResultAnswer, dispositions: Mapping[str, Disposition]) -> ResultAnswer:
-    """Return the answer after the evaluation: what was stored may still turn out to be superseded or poison."""
     disposition = dispositions.get(answer.task_id)
     if answer.disposition is not ResultDisposition.APPLIED or disposition is None:
         return answer

@@ -209,6 +209,13 @@ async def test_a_result_while_another_transaction_holds_the_job_waits_in_the_inb
     assert await fans.status() == "COMPLETED"
 
 
+async def test_every_child_has_a_token_of_its_own(start: Start) -> None:
+    fans = await start(range(70))
+    tokens = {message.token for message in await fans.fresh()}
+    assert len(tokens) == 70
+    assert {len(bytes.fromhex(token)) for token in tokens} == {16}
+
+
 async def test_an_unclaimed_child_is_sent_again_under_a_new_token(start: Start) -> None:
     fans = await start([1])
     (message,) = await fans.fresh()

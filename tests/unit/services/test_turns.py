@@ -88,3 +88,21 @@ async def test_nobody_waits_longer_than_so_long(monkeypatch: pytest.MonkeyPatch)
     assert callers.seen == ["slow begins", "second begins"]
     await callers.end("second")
     await callers.end("slow")
+
+
+async def test_whoever_comes_next_begins_before_the_caller_before_goes_on() -> None:
+    turns, seen, may_end = Turns(), list[str](), asyncio.Event()
+
+    async def call(name: str, job: str) -> None:
+        async with turns.taken((job,)):
+            seen.append(f"{name} begins")
+            await may_end.wait()
+        seen.append(f"{name} goes on")
+
+    async with asyncio.TaskGroup() as calls:
+        for name, job in (("first", "job"), ("second", "job"), ("other", "another")):
+            calls.create_task(call(name, job))
+        await _everybody_moves()
+        may_end.set()
+    assert seen[:3] == ["first begins", "other begins", "other goes on"]  # nobody waits for it
+    assert seen.index("second begins") < seen.index("first goes on")
