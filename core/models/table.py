@@ -93,11 +93,13 @@ class Table(BaseModel):
 
 def reader_of(table: type[Row], names: Sequence[str]) -> Callable[[Sequence[Any]], Row]:
     """Return what makes rows, as `Table.of_row` does, of values in the order of these columns."""
-    empty, known = _empty_row_of(table), set(names)
+    known = set(names)
+    unread = {name: value for name, value in _empty_row_of(table).items() if name not in known}
     enums = [(name, members) for name, members in _enums_of(table) if name in known]
 
     def read(values: Sequence[Any]) -> Row:
-        row = {**empty, **dict(zip(names, values, strict=True))}
+        row = dict(zip(names, values, strict=True))
+        row.update(unread)
         for name, members in enums:
             if (value := row[name]) is not None:
                 row[name] = members[value]
