@@ -81,6 +81,12 @@ def run(*words: str) -> str:
     ("skip j1 a", "jobs/j1/nodes/a/skip", {}),
     ("gate j1 a approved --data {}", "jobs/j1/nodes/a/gate", {"decision": "approved", "data": {}}),
     ("window j1 a 64", "jobs/j1/nodes/a/window", {"max_concurrency": 64}),
+    ("cancel j1 --dry-run", "jobs/j1/cancel", {"dry_run": True}),
+    ("rerun j1 --dry-run", "jobs/j1/rerun", {"dry_run": True}),
+    ("rerun j1 a --dry-run", "jobs/j1/nodes/a/rerun", {"dry_run": True}),
+    ("skip j1 a --dry-run", "jobs/j1/nodes/a/skip", {"dry_run": True}),
+    ("gate j1 a rejected --dry-run", "jobs/j1/nodes/a/gate", {"decision": "rejected", "dry_run": True}),
+    ("window j1 a 64 --dry-run", "jobs/j1/nodes/a/window", {"max_concurrency": 64, "dry_run": True}),
 ])  # fmt: skip
 def test_an_order_for_one_job_is_posted_and_its_state_shown(peer: Peer, words: str, path: str, body: Any) -> None:
     assert "applied" in run("job", *words.split())
