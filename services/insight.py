@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.dag.progress import Facts, Progress, progress_of
-from core.dag.why import Surroundings, waiting_for
+from core.dag.why import Surroundings, told, waiting_for
 from core.errors import NotFound
 from core.models.engine import Attempt, Job, NodeState
 from core.statuses import JOB_FINAL
@@ -54,7 +54,7 @@ class InsightService:
         nodes = {node.node_id: node for node in rows}
         workflow = self._definitions.get(job.definition_hash)
         around = Surroundings(moment.pauses, workers)
-        noted = {key: node.waiting_for for key, node in nodes.items()}
+        noted = {key: told(node.waiting_for) for key, node in nodes.items()}
         reasons = noted if workflow is None else waiting_for(workflow, job, nodes, attempts, around)
         return [NodeInsight(node, attempts.get(key), reasons[key]) for key, node in nodes.items()]
 

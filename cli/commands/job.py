@@ -77,9 +77,12 @@ def _reason(waiting_for: Mapping[str, Any] | None) -> str | None:
     """Return why something waits as one line."""
     if not waiting_for:
         return None
-    detail = waiting_for.get("detail")
-    said = detail if isinstance(detail, str) else json.dumps(detail) if detail else ""
-    return f"{waiting_for['kind']} {said}".strip()
+    said = {
+        name: ",".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in waiting_for["detail"].items()
+        if value is not None
+    }
+    return " ".join([waiting_for["kind"], *(f"{name}={value}" for name, value in said.items())])
 
 
 @app.command()

@@ -12,9 +12,9 @@ from cli.main import app
 from tests.support.cli_peer import CliPeer
 
 JOB = {"job_id": "j1", "status": "RUNNING", "run_no": 1, "priority": 5, "paused_at": None, "workflow_id": "w"}
-PAUSED = {"kind": "paused", "detail": "all"}
+PAUSED = {"kind": "paused", "detail": {"switches": ["all", "workflow:w"]}}
 ANSWERS: dict[str, Any] = {
-    "jobs": {"jobs": [JOB | {"waiting_for": {"kind": "paused", "detail": ["all"]}}]},
+    "jobs": {"jobs": [JOB | {"waiting_for": PAUSED}]},
     "jobs/j1": JOB | {"progress": {"fraction": 0.5}},
     "jobs/j1/nodes": {"nodes": [{"node_id": "a", "status": "READY", "waiting_for": PAUSED}]},
     "settings/pauses": {"switches": [{"switch": "all", "paused": True}]},
@@ -106,7 +106,7 @@ def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
 def test_jobs_are_listed_and_shown_with_what_they_wait_for(peer: Peer) -> None:
     assert "paused" in run("job", "list")
     shown = run("job", "show", "j1")
-    assert "paused all" in shown
+    assert "paused switches=all,workflow:w" in shown
     assert "0.5" in shown
 
 
