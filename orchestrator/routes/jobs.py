@@ -191,7 +191,8 @@ async def list_jobs(
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
     async with transaction(ctx.pool) as conn:
-        jobs = await JobRepository(conn).newest(status, limit)
+        repository = JobRepository(conn)
+        jobs = await (repository.newest(limit) if status is None else repository.newest_in(status, limit))
     return json_response(JobList.model_construct(jobs=[JobView.of(job) for job in jobs]))
 
 
