@@ -69,13 +69,16 @@ class InsightService:
                 return None
             rows = await (await NodeRepository(conn).of_jobs([job.job_id])).rows()
             fan_outs = await (await FanOutRepository(conn).of_jobs([job.job_id])).rows()
+            (moment,) = await (await CommandRepository(conn).moment([])).rows()
+            pauses = moment.pauses
             facts = Facts(
                 nodes={node.node_id: node for node in rows},
                 attempts=await self._attempts(conn, rows),
                 fan_outs={one.node_id: one for one in fan_outs},
                 medians=await HistoryRepository(conn).median_seconds(job.workflow_id, workflow.nodes),
-                paused=(job.waiting_for or {}).get("kind") == "paused",
-                now=(await (await CommandRepository(conn).moment([])).rows())[0].now,
+                paused=job.paused_at is not None or not pauses.isdisjoint({"all", f"workflow:{job.workflow_id}"}),
+                paused_queues={one.removeprefix("queue:") for one in pauses if one.startswith("queue:")},
+                now=moment.now,
             )
         return progress_of(workflow, facts)
 
