@@ -37,4 +37,3 @@ class JobBrief(BaseModel):
     workflow_id: str
     status: JobStatus
     created_at: datetime
-    parent_task_id: str | None = None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, sql
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 from pydantic.dataclasses import dataclass as checked
@@ -63,7 +63,7 @@ class WorkingVersion:
 
 @checked(frozen=True, slots=True, kw_only=True)
 class RequestedVersion:
-    """The version that a request asked for, locked."""
+    """The version that a request asked for."""
 
     asset_id: str
     version_ordinal: int
@@ -247,17 +247,15 @@ class AssetRepository:
             (job_id, asset_id, ordinal),
         )
 
-    async def lock_requested_version(self, request_id: str) -> RequestedVersion | None:
-        """Lock and return the version that a request asked for, whatever revision it is at."""
+    async def requested_version(self, request_id: str, *, lock: bool) -> RequestedVersion | None:
+        """Return the version that a request asked for, whatever revision it is at, and lock it when told to."""
         async with self._conn.cursor(row_factory=class_row(RequestedVersion)) as cursor:
             await cursor.execute(
-                """
-                SELECT asset_id, version_ordinal, approval_state, purged_at IS NOT NULL AS purged
-                FROM dagapp.asset_versions
-                WHERE (asset_id, version_ordinal) = (
-                    SELECT asset_id, version_ordinal FROM dagapp.platform_requests WHERE request_id = %s)
-                FOR UPDATE
-                """,
+                sql.SQL(
+                    "SELECT asset_id, version_ordinal, approval_state, purged_at IS NOT NULL AS purged"
+                    " FROM dagapp.asset_versions WHERE (asset_id, version_ordinal) = ("
+                    "SELECT asset_id, version_ordinal FROM dagapp.platform_requests WHERE request_id = %s) {}"
+                ).format(sql.SQL("FOR UPDATE" if lock else "")),
                 (request_id,),
             )
             return await cursor.fetchone()

@@ -65,14 +65,16 @@ class JobRepository:
         async with self._conn.cursor(row_factory=class_row(JobBrief)) as cursor:
             await cursor.execute(
                 """
-                SELECT job_id, workflow_id, status, created_at, parent_task_id FROM dagapp.dag_jobs
-                WHERE status = ANY(%(statuses)s)
-                    AND (%(workflow_id)s::text IS NULL OR workflow_id = %(workflow_id)s)
-                    AND (%(correlation_id)s::text IS NULL OR correlation_id = %(correlation_id)s)
-                    AND (%(error_code)s::text IS NULL OR error ->> 'code' = %(error_code)s)
-                    AND (%(older)s::float8 IS NULL
-                        OR created_at < dagapp.clock() - make_interval(secs => %(older)s::float8))
-                ORDER BY created_at, job_id LIMIT %(limit)s
+                SELECT j.* FROM unnest(%(statuses)s::text[]) AS wanted(status) CROSS JOIN LATERAL (
+                    SELECT job_id, workflow_id, status, created_at FROM dagapp.dag_jobs
+                    WHERE status = wanted.status
+                        AND (%(workflow_id)s::text IS NULL OR workflow_id = %(workflow_id)s)
+                        AND (%(correlation_id)s::text IS NULL OR correlation_id = %(correlation_id)s)
+                        AND (%(error_code)s::text IS NULL OR error ->> 'code' = %(error_code)s)
+                        AND (%(older)s::float8 IS NULL
+                            OR created_at < dagapp.clock() - make_interval(secs => %(older)s::float8))
+                    ORDER BY created_at, job_id LIMIT %(limit)s) AS j
+                ORDER BY j.created_at, j.job_id LIMIT %(limit)s
                 """,
                 {
                     "statuses": [status.value for status in statuses],
@@ -115,8 +117,8 @@ class JobRepository:
             (sorted(set(job_ids)),),
         )
 
-    async def newest(self, status: JobStatus | None, limit: int) -> Sequence[Job]:
-        """Return the newest jobs, of one status or of all."""
+    async def newest(self, limit: int) -> Sequence[Job]:
+        """Return the newest jobs."""
         async with self._conn.cursor(row_factory=row_of(Job)) as cursor:
             await cursor.execute(
                 """
@@ -124,10 +126,24 @@ class JobRepository:
                     owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                     submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
                     completed_at, input_refs, depth, waiting_for, outputs_ref
-                FROM dagapp.dag_jobs WHERE %(status)s::text IS NULL OR status = %(status)s
-                ORDER BY created_at DESC, job_id LIMIT %(limit)s
+                FROM dagapp.dag_jobs ORDER BY created_at DESC, job_id LIMIT %s
                 """,
-                {"status": status, "limit": limit},
+                (limit,),
+            )
+            return await cursor.fetchall()
+
+    async def newest_in(self, status: JobStatus, limit: int) -> Sequence[Job]:
+        """Return the newest jobs of one status."""
+        async with self._conn.cursor(row_factory=row_of(Job)) as cursor:
+            await cursor.execute(
+                """
+                SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
+                    owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
+                    submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
+                    completed_at, input_refs, depth, waiting_for, outputs_ref
+                FROM dagapp.dag_jobs WHERE status = %s ORDER BY created_at DESC, job_id LIMIT %s
+                """,
+                (status, limit),
             )
             return await cursor.fetchall()
 

@@ -44,15 +44,3 @@ class NodeRepository:
             """,
             (list(job_ids),),
         )
-
-    async def jobs_with_failures(self, job_ids: Iterable[str]) -> frozenset[str]:
-        """Return those of some jobs that have a node which a retry would start anew."""
-        cursor = await self._conn.execute(
-            """
-            SELECT DISTINCT job_id FROM dagapp.dag_node_states
-            WHERE job_id = ANY(%s) AND parent_node_id IS NULL
-                AND (status IN ('FAILED', 'CANCELLED') OR skip_reason = 'upstream_failed')
-            """,
-            (list(job_ids),),
-        )
-        return frozenset(str(row[0]) for row in await cursor.fetchall())

@@ -8,15 +8,20 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from core.errors import GeodagError
-from core.models.engine import Job
+from core.dag.commands import refusal_of
+from core.dag.orders import REOPENING
+from core.dag.state import JobState
+from core.errors import GeodagError, NotFound
+from core.models.engine import Command, Job
 from core.ports import TaskQueue
 from repositories.database import AsyncPool
-from repositories.jobs import DueJob
+from repositories.fan_outs import FanOutRepository
+from repositories.jobs import DueJob, JobRepository
+from repositories.nodes import NodeRepository
 from repositories.resets import ResetRepository
 from services.definitions import Definitions
 from services.evaluation import Step, ended_jobs, evaluate
-from services.loading import EVERYTHING_DUE, Locked, Past, lock_jobs
+from services.loading import EVERYTHING_DUE, Locked, Past, by_job, lock_jobs
 from services.loading_fan_outs import Scope
 from services.payload_desk import PayloadDesk
 from services.reopening import NOBODYS, Reopening
@@ -133,6 +138,29 @@ class AdvanceService:
             self._desk.want(one.state.job.job_id, one.decision.needs)
         return step
 
+    async def foresee(self, conn: Connection, commands: Mapping[str, Command]) -> Mapping[str, GeodagError | None]:
+        """Return by job why it would not obey a command, as far as its rows tell; locks and writes nothing."""
+        jobs = {job.job_id: job for job in await (await JobRepository(conn).get_many(commands)).rows()}
+        nodes = by_job(await (await NodeRepository(conn).of_jobs(jobs)).rows())
+        fan_outs = by_job(await (await FanOutRepository(conn).of_jobs(jobs)).rows())
+        await self._definitions.fetch(conn, (job.definition_hash for job in jobs.values()))
+        found: dict[str, GeodagError | None] = {}
+        for job_id, command in commands.items():
+            job = jobs.get(job_id)
+            if job is None:
+                found[job_id] = unknown_job(job_id)
+            elif (workflow := self._definitions.get(job.definition_hash)) is None:
+                found[job_id] = unevaluated(job_id)
+            else:
+                state = JobState(
+                    job=job,
+                    nodes={node.node_id: node for node in nodes.get(job_id, ())},
+                    fan_outs={row.node_id: row for row in fan_outs.get(job_id, ())},
+                    reopen_refusal=await self._reopening.foreseen(conn, job) if command.kind in REOPENING else None,
+                )
+                found[job_id] = refusal_of(workflow, state, command)
+        return found
+
     async def _with_pasts(self, conn: Connection, locked: Locked, jobs: Sequence[Job]) -> Locked:
         """Read what orders to start a job anew have to know; other jobs cost nothing."""
         pasts = {
@@ -143,6 +171,16 @@ class AdvanceService:
             if locked.may_reopen(job.job_id)
         }
         return replace(locked, pasts=pasts) if pasts else locked
+
+
+def unknown_job(job_id: str) -> NotFound:
+    """Return what is told of a job that is not there."""
+    return NotFound(f"there is no job {job_id}", field="job_id", value=job_id[:64])
+
+
+def unevaluated(job_id: str) -> GeodagError:
+    """Return what is told of an order for a job whose evaluation did not come so far."""
+    return GeodagError(f"job {job_id} could not be evaluated; the order was not obeyed")
 
 
 def advance_one(

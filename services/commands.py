@@ -7,23 +7,22 @@ it next obeys. Of two orders that exclude each other, the second is refused with
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from core.dag.commands import DIRECT, direct_command
-from core.dag.orders import APPLIED, REOPENING, Kind, check_order
-from core.dag.reopening import nothing_failed, works_for
+from core.dag.orders import APPLIED, Kind, check_order
 from core.errors import CallerError, Conflict, DatabaseUnavailable, GeodagError, NotFound, ParameterMissing
 from core.job_filter import JobBrief, JobFilter
-from core.models.engine import Job
+from core.models.engine import Command, Job
 from core.statuses import JOB_FINAL, JobStatus
 from repositories.commands import CommandRepository
 from repositories.database import AsyncPool, lost_to_a_lock, transaction
 from repositories.jobs import JobRepository
-from repositories.nodes import NodeRepository
 from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
-from services.advance import AdvanceService, with_all_children
+from services.advance import AdvanceService, unevaluated, unknown_job, with_all_children
 from services.evaluation import Step, ended_jobs
 from services.loading import Locked, lock_jobs
 from services.loading_fan_outs import Scope
@@ -65,9 +64,9 @@ class Order:
 class Answer:
     """What became of an order for one job."""
 
-    state: Literal["applied", "pending"]
+    state: Literal["would_apply", "applied", "pending"]
     job: Job
-    """As the order left it; as it is, while the order is pending."""
+    """As the order left it; as it is, while the order is pending, and after a dry run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +100,16 @@ class CommandService:
         self._advance = advance
         self._on_ended = on_ended
 
-    async def order(self, job_id: str, order: Order) -> Answer:
-        """Obey an order for one job.
+    async def order(self, job_id: str, order: Order, *, dry_run: bool = False) -> Answer:
+        """Obey an order for one job; with `dry_run` only say whether it would.
 
         Raises:
             NotFound: There is no such job, or it has no such node.
             Conflict: The state does not allow it; `value` is the state that won.
             ParameterInvalid: The arguments do not fit.
         """
+        if dry_run:
+            return await self._foresee(job_id, order)
         try:
             return await self._at_once(job_id, order)
         except DatabaseUnavailable as error:
@@ -116,11 +117,25 @@ class CommandService:
                 raise
         return await self._through_inbox(job_id, order)
 
+    async def _foresee(self, job_id: str, order: Order) -> Answer:
+        async with transaction(self._pool) as conn:
+            refusal = (await self._refusals(conn, [job_id], order))[job_id]
+            job = await JobRepository(conn).get(job_id)
+        if refusal is not None or job is None:
+            raise refusal or unknown_job(job_id)
+        return Answer("would_apply", job)
+
+    async def _refusals(
+        self, conn: Connection, job_ids: Iterable[str], order: Order
+    ) -> Mapping[str, GeodagError | None]:
+        (moment,) = await (await CommandRepository(conn).moment([])).rows()
+        return await self._advance.foresee(conn, {job_id: _command(job_id, moment.now, order) for job_id in job_ids})
+
     async def _at_once(self, job_id: str, order: Order) -> Answer:
         async def attempt(scope: Scope) -> Step:
             async with pipelined(self._pool) as conn:
                 if not await JobRepository(conn).wait_for_lock(job_id, LOCK_SECONDS):
-                    raise _unknown(job_id)
+                    raise unknown_job(job_id)
                 locked = await lock_jobs(conn, [job_id], scope=scope)
                 (step,) = await self._obey(conn, locked, [job_id], order)
                 return step
@@ -132,8 +147,7 @@ class CommandService:
     async def _obey(self, conn: Connection, locked: Locked, job_ids: Iterable[str], order: Order) -> Sequence[Step]:
         wanted = list(job_ids)
         for job_id in wanted:
-            command = direct_command(job_id, locked.now, order.kind, order.args, actor=order.actor, reason=order.reason)
-            locked = locked.ordered(command)
+            locked = locked.ordered(_command(job_id, locked.now, order))
         return await self._advance.advance_locked(conn, locked, wanted)
 
     async def _through_inbox(self, job_id: str, order: Order) -> Answer:
@@ -144,7 +158,7 @@ class CommandService:
         async with transaction(self._pool) as conn:
             job = await JobRepository(conn).get(job_id)
         if job is None:
-            raise _unknown(job_id)
+            raise unknown_job(job_id)
         if outcome is None:
             return Answer("pending", job)
         if outcome != APPLIED:
@@ -189,16 +203,17 @@ class CommandService:
         check_order(order.kind, order.args)
         async with transaction(self._pool) as conn:
             found = await JobRepository(conn).matching(wanted, statuses, limit + 1)
-            meant, more = found[:limit], len(found) > limit
-            if dry_run:
-                failed: Collection[str] = ()
-                if order.kind == Kind.RETRY:
-                    failed = await NodeRepository(conn).jobs_with_failures(job.job_id for job in meant)
-                return Outcomes([_foreseen(job, Kind(order.kind), failed) for job in meant], more)
+        meant, more = found[:limit], len(found) > limit
+        one_batch = self._foresee_batch if dry_run else self._order_batch
         outcomes: list[JobOutcome] = []
         for start in range(0, len(meant), BATCH):
-            outcomes += await self._order_batch(meant[start : start + BATCH], order)
+            outcomes += await one_batch(meant[start : start + BATCH], order)
         return Outcomes(outcomes, more)
+
+    async def _foresee_batch(self, jobs: Sequence[JobBrief], order: Order) -> list[JobOutcome]:
+        async with transaction(self._pool) as conn:
+            refusals = await self._refusals(conn, [job.job_id for job in jobs], order)
+        return [_outcome(job, job.status, refusals[job.job_id], "would_apply") for job in jobs]
 
     async def _order_batch(self, jobs: Sequence[JobBrief], order: Order) -> list[JobOutcome]:
         """Obey an order for some jobs in one transaction; when one of them spoils it, one by one."""
@@ -232,7 +247,7 @@ class CommandService:
         try:
             answer = await self.order(job.job_id, order)
         except CallerError as error:
-            return _refused(job, error, job.status)
+            return _outcome(job, job.status, error)
         except DatabaseUnavailable:
             raise
         except Exception:
@@ -245,14 +260,10 @@ async def _leave(conn: Connection, job_id: str, order: Order) -> int:
     """Store an order for the next advance of a job and wake its owner."""
     job = await JobRepository(conn).get(job_id)
     if job is None:
-        raise _unknown(job_id)
+        raise unknown_job(job_id)
     command_id = await CommandRepository(conn).put(job_id, order.kind, order.args, order.actor, order.reason)
     await notify(conn, [UNOWNED_CHANNEL if job.owner_id is None else owner_channel(job.owner_id)])
     return command_id
-
-
-def _unknown(job_id: str) -> NotFound:
-    return NotFound(f"there is no job {job_id}", field="job_id", value=job_id[:64])
 
 
 def _refusal(step: Step) -> CallerError | None:
@@ -260,7 +271,7 @@ def _refusal(step: Step) -> CallerError | None:
     for done in step.decision.commands_done:
         if done.command_id == DIRECT and (done.outcome == APPLIED or done.refusal is not None):
             return done.refusal
-    raise GeodagError(f"job {step.state.job.job_id} could not be evaluated; the order was not obeyed")
+    raise unevaluated(step.state.job.job_id)
 
 
 def _after(step: Step, refusal: CallerError | None) -> Job:
@@ -269,15 +280,8 @@ def _after(step: Step, refusal: CallerError | None) -> Job:
     return step.job or step.state.job
 
 
-def _foreseen(job: JobBrief, kind: Kind, failed: Collection[str]) -> JobOutcome:
-    """Return what would become of an order, as far as rows tell it; `failed` counts for retries only."""
-    if job.status in JOB_FINAL and MANY[kind] is ACTIVE:
-        return _refused(job, Conflict(f"the job is {job.status} already", code="JOB_FINAL"), job.status)
-    if kind in REOPENING and job.parent_task_id is not None:
-        return _refused(job, works_for(job.status, job.parent_task_id), job.status)
-    if kind is Kind.RETRY and job.job_id not in failed:
-        return _refused(job, nothing_failed(job.status), job.status)
-    return JobOutcome(job.job_id, job.workflow_id, job.status, "would_apply")
+def _command(job_id: str, now: datetime, order: Order) -> Command:
+    return direct_command(job_id, now, order.kind, order.args, actor=order.actor, reason=order.reason)
 
 
 def _of_many(job: JobBrief, step: Step | None) -> JobOutcome:
@@ -285,16 +289,19 @@ def _of_many(job: JobBrief, step: Step | None) -> JobOutcome:
         return JobOutcome(job.job_id, job.workflow_id, job.status, "pending")
     status = (step.job or step.state.job).status
     try:
-        refusal = _refusal(step)
+        return _outcome(job, status, _refusal(step))
     except GeodagError as error:
-        return JobOutcome(job.job_id, job.workflow_id, status, "failed", error.detail.code)
-    if refusal is not None:
-        return _refused(job, refusal, status)
-    return JobOutcome(job.job_id, job.workflow_id, status, "applied")
+        return _outcome(job, status, error)
 
 
-def _refused(job: JobBrief, error: CallerError, status: JobStatus) -> JobOutcome:
-    return JobOutcome(job.job_id, job.workflow_id, status, "refused", error.detail.code, error.detail.message)
+def _outcome(
+    job: JobBrief, status: JobStatus, error: GeodagError | None, obeyed: Literal["would_apply", "applied"] = "applied"
+) -> JobOutcome:
+    if error is None:
+        return JobOutcome(job.job_id, job.workflow_id, status, obeyed)
+    if isinstance(error, CallerError):
+        return JobOutcome(job.job_id, job.workflow_id, status, "refused", error.detail.code, error.detail.message)
+    return JobOutcome(job.job_id, job.workflow_id, status, "failed", error.detail.code)
 
 
 def _statuses(wanted: JobFilter, kind: str) -> frozenset[JobStatus]:

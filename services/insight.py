@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.dag.progress import Facts, Progress, progress_of
-from core.dag.why import Surroundings, waiting_for
+from core.dag.why import Surroundings, told, waiting_for
 from core.errors import NotFound
 from core.models.engine import Attempt, Job, NodeState
 from core.statuses import JOB_FINAL
@@ -54,7 +54,7 @@ class InsightService:
         nodes = {node.node_id: node for node in rows}
         workflow = self._definitions.get(job.definition_hash)
         around = Surroundings(moment.pauses, workers)
-        noted = {key: node.waiting_for for key, node in nodes.items()}
+        noted = {key: told(node.waiting_for) for key, node in nodes.items()}
         reasons = noted if workflow is None else waiting_for(workflow, job, nodes, attempts, around)
         return [NodeInsight(node, attempts.get(key), reasons[key]) for key, node in nodes.items()]
 
@@ -69,13 +69,16 @@ class InsightService:
                 return None
             rows = await (await NodeRepository(conn).of_jobs([job.job_id])).rows()
             fan_outs = await (await FanOutRepository(conn).of_jobs([job.job_id])).rows()
+            (moment,) = await (await CommandRepository(conn).moment([])).rows()
+            pauses = moment.pauses
             facts = Facts(
                 nodes={node.node_id: node for node in rows},
                 attempts=await self._attempts(conn, rows),
                 fan_outs={one.node_id: one for one in fan_outs},
                 medians=await HistoryRepository(conn).median_seconds(job.workflow_id, workflow.nodes),
-                paused=(job.waiting_for or {}).get("kind") == "paused",
-                now=(await (await CommandRepository(conn).moment([])).rows())[0].now,
+                paused=job.paused_at is not None or not pauses.isdisjoint({"all", f"workflow:{job.workflow_id}"}),
+                paused_queues={one.removeprefix("queue:") for one in pauses if one.startswith("queue:")},
+                now=moment.now,
             )
         return progress_of(workflow, facts)
 

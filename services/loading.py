@@ -12,6 +12,7 @@ from core.dag.rendering import Rendered
 from core.dag.state import JobState
 from core.errors import ErrorDetail
 from core.models.engine import Attempt, Command, Job, NodeState, Slot, TaskResultRow
+from core.models.fan_out import FanOut
 from repositories.attempts import AttemptRepository
 from repositories.commands import CommandRepository
 from repositories.jobs import JobRepository
@@ -20,7 +21,7 @@ from repositories.results import ResultRepository
 from services.loading_fan_outs import NO_FAN_OUTS, FanOuts, Scope, load_fan_outs
 from services.work import Connection
 
-Row = TypeVar("Row", Attempt, Command, NodeState, Slot, TaskResultRow)
+Row = TypeVar("Row", Attempt, Command, FanOut, NodeState, Slot, TaskResultRow)
 
 EVERYTHING_DUE = Scope()
 MAX_RESULTS = 1000
@@ -126,17 +127,18 @@ async def lock_jobs(
     return Locked(
         now=moment.now,
         jobs=held,
-        attempts=_by_job(known),
-        nodes=_by_job(await nodes.rows()),
-        inbox=_by_job(results),
-        slots=_by_job(moment.slots),
-        commands=_by_job(moment.commands),
+        attempts=by_job(known),
+        nodes=by_job(await nodes.rows()),
+        inbox=by_job(results),
+        slots=by_job(moment.slots),
+        commands=by_job(moment.commands),
         pauses=moment.pauses,
         fan_outs=await load_fan_outs(conn, held, moment.fan_outs, known, moment.slots, moment.now, scope),
     )
 
 
-def _by_job(rows: Iterable[Row]) -> Mapping[str, Sequence[Row]]:
+def by_job(rows: Iterable[Row]) -> Mapping[str, Sequence[Row]]:
+    """Return rows by the job that they belong to."""
     grouped: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         grouped[row.job_id].append(row)

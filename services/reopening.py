@@ -21,20 +21,34 @@ REVIEWED = frozenset({ApprovalState.APPROVED, ApprovalState.REVOKED})
 """What was shown once stays as it was approved."""
 
 
+Refusal = Callable[[Connection, Job], Awaitable[ErrorDetail | None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Reopening:
-    """The two questions of the engine to the business."""
+    """What the engine asks and tells the business."""
 
-    refusal: Callable[[Connection, Job], Awaitable[ErrorDetail | None]]
+    refusal: Refusal
     """Returns why a job may not be started anew."""
+    foreseen: Refusal
+    """Returns the same for a dry run, and locks nothing."""
     reopened: Callable[[Connection, Job], Awaitable[None]]
     """Runs in the transaction that starts it, after the engine's own writes."""
 
 
 async def refuse_approved(conn: Connection, job: Job) -> ErrorDetail | None:
     """Refuse when the version that the job works for was approved, or is gone; other jobs cost no statement."""
+    return await _refusal(conn, job, lock=True)
+
+
+async def foresee_approved(conn: Connection, job: Job) -> ErrorDetail | None:
+    """Return what `refuse_approved` would."""
+    return await _refusal(conn, job, lock=False)
+
+
+async def _refusal(conn: Connection, job: Job, *, lock: bool) -> ErrorDetail | None:
     request_id = await _request_of(conn, job)
-    version = None if request_id is None else await AssetRepository(conn).lock_requested_version(request_id)
+    version = None if request_id is None else await AssetRepository(conn).requested_version(request_id, lock=lock)
     if version is not None and version.purged:
         return lifecycle.purged(version.version_ordinal).detail
     if version is None or version.approval_state not in REVIEWED:
@@ -79,7 +93,7 @@ async def _nothing_against(conn: Connection, job: Job) -> None:
     return None
 
 
-NOBODYS = Reopening(_nothing_against, _nothing_against)
+NOBODYS = Reopening(_nothing_against, _nothing_against, _nothing_against)
 """Of jobs that work for nobody."""
-OF_VERSIONS = Reopening(refuse_approved, process_again)
+OF_VERSIONS = Reopening(refuse_approved, foresee_approved, process_again)
 """Of jobs that work for requests of partners."""

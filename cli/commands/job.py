@@ -35,7 +35,7 @@ StatusFilter = Annotated[
 AgeFilter = Annotated[float | None, typer.Option("--older-than", min=0, help="Filter: created before so many seconds.")]
 RequestFilter = Annotated[str | None, typer.Option("--request", help="Filter: jobs that work for this request.")]
 ErrorFilter = Annotated[str | None, typer.Option("--error", help="Filter: failed with this code.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only list what the filter means.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what it would do.")]
 LimitOption = Annotated[int, typer.Option(min=1, max=1000, help="Jobs at once.")]
 
 
@@ -77,9 +77,12 @@ def _reason(waiting_for: Mapping[str, Any] | None) -> str | None:
     """Return why something waits as one line."""
     if not waiting_for:
         return None
-    detail = waiting_for.get("detail")
-    said = detail if isinstance(detail, str) else json.dumps(detail) if detail else ""
-    return f"{waiting_for['kind']} {said}".strip()
+    said = {
+        name: ",".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in waiting_for["detail"].items()
+        if value is not None
+    }
+    return " ".join([waiting_for["kind"], *(f"{name}={value}" for name, value in said.items())])
 
 
 @app.command()
@@ -146,6 +149,7 @@ def rerun(
     job: JobArgument,
     node: Annotated[str | None, typer.Argument(help="From this node on; from the start when left out.")] = None,
     params: Annotated[str | None, typer.Option(help="JSON object put over the node's params; {} takes it off.")] = None,
+    dry_run: DryRunOption = False,
     reason: ReasonOption = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
@@ -153,21 +157,22 @@ def rerun(
     """Run a job again from one of its nodes on."""
     args = {"params": _object(params, "--params")}
     if node is None:
-        _order(home, "rerun", job, {}, args, reason, 1, dry_run=False, as_json=as_json)
+        _order(home, "rerun", job, {}, args, reason, 1, dry_run, as_json)
     else:
-        _order_node(home, job, node, "rerun", args, reason, as_json)
+        _order_node(home, job, node, "rerun", args, reason, dry_run, as_json)
 
 
 @app.command()
 def skip(
     job: JobArgument,
     node: NodeArgument,
+    dry_run: DryRunOption = False,
     reason: ReasonOption = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """Pass a node over; what follows it goes on."""
-    _order_node(home, job, node, "skip", {}, reason, as_json)
+    _order_node(home, job, node, "skip", {}, reason, dry_run, as_json)
 
 
 @app.command()
@@ -176,13 +181,14 @@ def gate(
     node: NodeArgument,
     decision: GateWord,
     data: Annotated[str | None, typer.Option(help="JSON object for the nodes that follow.")] = None,
+    dry_run: DryRunOption = False,
     reason: ReasonOption = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """Decide a gate; the first decision wins."""
     args = {"decision": decision.value, "data": _object(data, "--data")}
-    _order_node(home, job, node, "gate", args, reason, as_json)
+    _order_node(home, job, node, "gate", args, reason, dry_run, as_json)
 
 
 @app.command()
@@ -190,12 +196,13 @@ def window(
     job: JobArgument,
     node: NodeArgument,
     tasks: Annotated[int, typer.Argument(min=1, max=10_000, help="Tasks that are out at a time.")],
+    dry_run: DryRunOption = False,
     reason: ReasonOption = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """Change the window of a fan-out while it runs."""
-    _order_node(home, job, node, "window", {"max_concurrency": tasks}, reason, as_json)
+    _order_node(home, job, node, "window", {"max_concurrency": tasks}, reason, dry_run, as_json)
 
 
 def _filter(*, workflow: str | None, **said: Any) -> Json:
@@ -209,9 +216,9 @@ def _order(
 ) -> None:  # fmt: skip
     """Order something for one job, or for all that the filter means."""
     if job is not None:
-        if wanted or dry_run:
+        if wanted:
             raise WrongCommandLine("give either a job or a filter")
-        _show(operate(home, "POST", f"jobs/{segment(job)}/{kind}", {**args, "reason": reason}), as_json)
+        _order_one(home, f"jobs/{segment(job)}/{kind}", args, reason, dry_run, as_json)
         return
     if not wanted:
         raise WrongCommandLine("give a job, or say by a filter which jobs are meant")
@@ -221,12 +228,14 @@ def _order(
     show(answer, row_table(title, OUTCOME_COLUMNS, answer["jobs"]), as_json=as_json)
 
 
-def _order_node(home: Path, job: str, node: str, kind: str, args: Json, reason: str | None, as_json: bool) -> None:
-    path = f"jobs/{segment(job)}/nodes/{segment(node)}/{kind}"
-    _show(operate(home, "POST", path, {**args, "reason": reason}), as_json)
+def _order_node(
+    home: Path, job: str, node: str, kind: str, args: Json, reason: str | None, dry_run: bool, as_json: bool
+) -> None:
+    _order_one(home, f"jobs/{segment(job)}/nodes/{segment(node)}/{kind}", args, reason, dry_run, as_json)
 
 
-def _show(answer: Json, as_json: bool) -> None:
+def _order_one(home: Path, path: str, args: Json, reason: str | None, dry_run: bool, as_json: bool) -> None:
+    answer = operate(home, "POST", path, {**args, "reason": reason, "dry_run": dry_run or None})
     job = answer["job"]
     facts = {"command": answer["command"], "state": answer["state"]}
     facts |= {

@@ -21,6 +21,7 @@ from core.dag.nodes import WorkflowNode
 from core.dag.problems import Problem
 from core.dag.rehearsal import Rehearsed, rehearse
 from core.dag.scenario import Scenario, read_scenario
+from core.dag.why import told
 from core.dag.yaml_source import MAX_CHARACTERS, write_yaml
 from core.errors import CallerError, WorkflowError
 from core.models.engine import NodeState
@@ -145,7 +146,7 @@ def _document(result: Rehearsed) -> dict[str, Any]:
         "outputs": result.job.outputs,
         "error": result.job.error,
         "warnings": result.job.warnings,
-        "nodes": {key: node.model_dump(mode="json", include=SHOWN_OF_NODES) for key, node in result.nodes.items()},
+        "nodes": {key: _shown(node) for key, node in result.nodes.items()},
         "timeline": [
             {"seconds": one.seconds, "event": one.event, "node_id": one.node_id, "data": dict(one.data)}
             for one in result.timeline
@@ -153,12 +154,16 @@ def _document(result: Rehearsed) -> dict[str, Any]:
     }
 
 
+def _shown(node: NodeState) -> dict[str, Any]:
+    return {**node.model_dump(mode="json", include=SHOWN_OF_NODES), "waiting_for": told(node.waiting_for)}
+
+
 def _story(result: Rehearsed) -> str:
     lines = [
         f"{one.seconds:>10.1f} s  {one.node_id or '':<24}  {one.event:<20}  {_words(one.data)}".rstrip()
         for one in result.timeline
     ]
-    waiting = [f"{key} is {node.status}: {_words(node.waiting_for or {})}" for key, node in _unfinished(result)]
+    waiting = [f"{key} is {node.status}: {_words(told(node.waiting_for) or {})}" for key, node in _unfinished(result)]
     return "\n".join([*lines, *waiting, f"{result.job.status} after {result.seconds:g} s", ""])
 
 

@@ -139,7 +139,7 @@ def _wait(
         outcomes=outcomes,
         error=detail,
         not_before=not_before,
-        waiting_for={"kind": kind, "detail": {"until": not_before.isoformat()}},
+        waiting_for={"kind": kind, "detail": {"until": not_before.isoformat(), "code": error.code if error else None}},
         **used,
     )
 

@@ -7,7 +7,10 @@ from typing import Any
 
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance
+from core.dag.orders import obey
+from core.dag.run import Run
 from core.dag.state import Decision, JobState
+from core.errors import CallerError
 from core.handlers_catalog import CATALOG, HandlerSpec
 from core.models.engine import Command
 
@@ -22,6 +25,17 @@ def direct_command(
     return Command(
         command_id=DIRECT, job_id=job_id, kind=kind, args=dict(args), actor=actor, reason=reason, created_at=now
     )
+
+
+def refusal_of(
+    workflow: Workflow, state: JobState, command: Command, *, catalog: Mapping[str, HandlerSpec] = CATALOG
+) -> CallerError | None:
+    """Return why a job would refuse a command. Of the state it needs the nodes, the fan-outs and `reopen_refusal`."""
+    try:
+        obey(Run(workflow, state, command.created_at, catalog), command)
+    except CallerError as error:
+        return error
+    return None
 
 
 def command(

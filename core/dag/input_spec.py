@@ -2,14 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, field_validator, model_validator
-from pydantic_core import SchemaError, SchemaValidator
-from pydantic_core.core_schema import str_schema
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from core.dag.nodes import Definition
+from core.dag.patterns import MAX_STEPS, check_pattern, matches, size_of
 from core.ids import canonical_json
 
 Count = Annotated[int, Field(ge=0)]
@@ -23,6 +21,10 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "object": lambda value: isinstance(value, dict),
     "null": lambda value: value is None,
 }
+
+
+AUTHORED: Final = "authored"
+"""Context of validation: a file is read. What was stored stays readable whatever files may say by now."""
 
 
 class InputSpec(Definition):
@@ -55,9 +57,9 @@ class InputSpec(Definition):
 
     @field_validator("pattern")
     @classmethod
-    def _is_a_pattern(cls, pattern: str | None) -> str | None:
-        if pattern is not None:
-            _compiled(pattern)
+    def _may_be_written(cls, pattern: str | None, info: ValidationInfo) -> str | None:
+        if pattern is not None and info.context == AUTHORED:
+            check_pattern(pattern)
         return pattern
 
     @model_validator(mode="after")
@@ -85,19 +87,27 @@ class InputSpec(Definition):
         return "null" in self.types
 
 
-@lru_cache(maxsize=512)
-def _compiled(pattern: str) -> SchemaValidator:
-    """Return what searches a text in time that grows with its length only, whatever the author wrote."""
-    try:
-        return SchemaValidator(str_schema(pattern=pattern, regex_engine="rust-regex"))
-    except SchemaError as error:
-        reason = str(error).rpartition("error: ")[2].rpartition("SchemaError: ")[2].strip().rstrip(".")
-        hint = "; write it without look-around and back-references" if "not supported" in reason else ""
-        raise ValueError(f"{pattern[:200]!r} is not a regular expression known here: {reason}{hint}") from error
-
-
 def violations(spec: InputSpec, value: Any, path: str) -> Iterator[tuple[str, str]]:
     """Yield (path, problem) for everything in `value` that `spec` refuses, outermost first."""
+    if (steps := _steps(spec, value)) > MAX_STEPS:
+        yield path, f"has too much text: characters times the size of their pattern are {steps}, at most {MAX_STEPS}"
+        return
+    yield from _violations(spec, value, path)
+
+
+def _steps(spec: InputSpec, value: Any) -> int:
+    """Return how many steps the patterns in a spec may need; a text that is too long anyway needs none."""
+    match value:
+        case str() if spec.pattern is not None and (spec.max_length is None or len(value) <= spec.max_length):
+            return len(value) * size_of(spec.pattern)
+        case list() if spec.items is not None and (spec.max_items is None or len(value) <= spec.max_items):
+            return sum(_steps(spec.items, item) for item in value)
+        case dict():
+            return sum(_steps(spec.properties[name], item) for name, item in value.items() if name in spec.properties)
+    return 0
+
+
+def _violations(spec: InputSpec, value: Any, path: str) -> Iterator[tuple[str, str]]:
     if spec.types and not any(_TYPES[name](value) for name in spec.types):
         yield path, f"must be {' or '.join(spec.types)}, got {_type_name(value)}"
         return
@@ -123,7 +133,7 @@ def _text_violations(spec: InputSpec, value: str, path: str) -> Iterator[tuple[s
         yield path, f"must have at least {spec.min_length} characters, has {len(value)}"
     if spec.max_length is not None and len(value) > spec.max_length:
         yield path, f"must have at most {spec.max_length} characters, has {len(value)}"
-    elif spec.pattern is not None and not _compiled(spec.pattern).isinstance_python(value):
+    elif spec.pattern is not None and not matches(spec.pattern, value):
         yield path, f"must match {spec.pattern}"
 
 
@@ -150,7 +160,7 @@ def _array_violations(spec: InputSpec, value: list[Any], path: str) -> Iterator[
         yield path, "must not repeat an item"
     if spec.items is not None:
         for index, item in enumerate(value):
-            yield from violations(spec.items, item, f"{path}[{index}]")
+            yield from _violations(spec.items, item, f"{path}[{index}]")
 
 
 def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
@@ -160,7 +170,7 @@ def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Ite
         yield f"{path}.{name}", "is missing"
     for name, item in value.items():
         if name in spec.properties:
-            yield from violations(spec.properties[name], item, f"{path}.{name}")
+            yield from _violations(spec.properties[name], item, f"{path}.{name}")
         elif not spec.additional_properties:
             yield f"{path}.{name}", f"is not known; known are {', '.join(sorted(spec.properties)) or 'none'}"
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from core.dag.canonical import canonical
 from core.dag.checks import check
 from core.dag.definition import Workflow
+from core.dag.input_spec import AUTHORED
 from core.dag.json_values import NotJson, check_json
 from core.dag.nodes import NODE_TYPES
 from core.dag.problems import DefinitionError, Problem, Report
@@ -86,7 +87,7 @@ def _place(field: str) -> Path:
 def _model(value: dict[str, Any], report: Report) -> Workflow:
     text = json.dumps(value)
     try:
-        return Workflow.model_validate_json(text)
+        return Workflow.model_validate_json(text, context=AUTHORED)
     except ValidationError as error:
         problems = error.errors(include_url=False)
     for item in problems:

@@ -1,10 +1,12 @@
 """How far a job is, and how long it may still take by what earlier jobs of its workflow took. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from core.dag.definition import Workflow
+from core.dag.nodes import GateNode, TaskNode, WorkflowNode
+from core.handlers_catalog import CATALOG
 from core.models.engine import Attempt, NodeState
 from core.models.fan_out import FanOut
 from core.statuses import NODE_FINAL, NodeStatus
@@ -21,7 +23,7 @@ class Progress:
     items_total: int
     """Of the fan-outs that were expanded."""
     eta_seconds: float | None
-    """None when something that is left was never done before, or nobody can tell: a gate, a pause."""
+    """None when something that is left was never done before, or nobody can tell: it is a gate, or a pause holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Facts:
     medians: Mapping[str, float]
     """Seconds that a node took in earlier jobs."""
     paused: bool
+    """Whether the job, its workflow or everything is."""
+    paused_queues: Collection[str]
     now: datetime
 
 
@@ -69,15 +73,13 @@ def _reported(attempt: Attempt | None, node: NodeState) -> float:
     if attempt is None or attempt.task_id != node.task_id:
         return 0.0
     current, total = ((attempt.progress or {}).get(name) for name in ("current", "total"))
-    if not isinstance(current, int | float) or not isinstance(total, int | float) or total <= 0:
+    if not isinstance(current, int | float) or not isinstance(total, int | float) or total <= 0 or current <= 0:
         return 0.0
-    return min(max(current / total, 0.0), 1.0)
+    return 1.0 if current >= total else current / total
 
 
 def _eta(workflow: Workflow, facts: Facts, shares: Mapping[str, float]) -> float | None:
     """Return the seconds along the longest way that is left."""
-    if facts.paused:
-        return None
     ends: dict[str, float] = {}
     for node_id in shares:
         left = _left(workflow, facts, node_id, shares[node_id])
@@ -93,11 +95,24 @@ def _left(workflow: Workflow, facts: Facts, node_id: str, share: float) -> float
     node, began = facts.nodes[node_id], facts.nodes[node_id].started_at
     if node.status in NODE_FINAL:
         return 0.0
+    if isinstance(workflow.nodes[node_id], GateNode) or _is_held(workflow, facts, node_id):
+        return None
     elapsed = (facts.now - began).total_seconds() if node.status is NodeStatus.RUNNING and began is not None else 0.0
     if share > 0 and elapsed > 0:
         return elapsed * (1 - share) / share
     usual = facts.medians.get(node_id)
     if usual is None:
-        takes_time = workflow.nodes[node_id].type in {"task", "fan_out", "workflow", "gate"}
+        takes_time = workflow.nodes[node_id].type in {"task", "fan_out", "workflow"}
         return None if takes_time else 0.0
     return max(usual - elapsed, 0.0)
+
+
+def _is_held(workflow: Workflow, facts: Facts, node_id: str) -> bool:
+    """Return whether a pause keeps a node from its end; a task at work goes on, and what is no work is never held."""
+    node, work = workflow.nodes[node_id], workflow.works.get(node_id)
+    if work is None:
+        return facts.paused and isinstance(node, WorkflowNode)
+    if isinstance(node, TaskNode) and facts.nodes[node_id].status is NodeStatus.RUNNING:
+        return False
+    spec = CATALOG.get(work.handler)
+    return facts.paused or (work.queue or (spec and spec.queue)) in facts.paused_queues

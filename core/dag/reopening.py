@@ -11,7 +11,7 @@ from core.dag.json_values import NotJson, check_json
 from core.dag.run import Run
 from core.errors import Conflict, ParameterInvalid
 from core.models.engine import NodeState
-from core.statuses import JobStatus, NodeStatus, SkipReason
+from core.statuses import NodeStatus, SkipReason
 
 _UNSUCCESSFUL = frozenset({NodeStatus.FAILED, NodeStatus.CANCELLED})
 
@@ -25,28 +25,13 @@ def retry_failed(run: Run, by: Mapping[str, Any]) -> None:
     _check_reopenable(run)
     roots = [node_id for node_id in run.workflow.graph.order if _is_unsuccessful(run.nodes[node_id])]
     if not roots:
-        raise nothing_failed(run.job.status)
+        raise Conflict(
+            f"the job is {run.job.status} and no node of it failed",
+            code="NOTHING_FAILED",
+            value=run.job.status.value,
+            remediation="Rerun it from one of its nodes instead.",
+        )
     _start_anew(run, roots, "job_retried", by)
-
-
-def nothing_failed(status: JobStatus) -> Conflict:
-    """Return why a job without a failed node cannot be retried."""
-    return Conflict(
-        f"the job is {status} and no node of it failed",
-        code="NOTHING_FAILED",
-        value=status.value,
-        remediation="Rerun it from one of its nodes instead.",
-    )
-
-
-def works_for(job_status: JobStatus, parent_task_id: str) -> Conflict:
-    """Return why a job that runs for a node of another one is not started anew by itself."""
-    return Conflict(
-        f"the job runs for a node of another one, task {parent_task_id}",
-        code="CHILD_JOB",
-        value=job_status.value,
-        remediation="Retry or rerun the node of its parent.",
-    )
 
 
 def _is_unsuccessful(node: NodeState) -> bool:
@@ -72,7 +57,12 @@ def rerun(run: Run, node_id: str, params: Mapping[str, Any] | None, by: Mapping[
 
 def _check_reopenable(run: Run) -> None:
     if run.job.parent_task_id is not None:
-        raise works_for(run.job.status, run.job.parent_task_id)
+        raise Conflict(
+            f"the job runs for a node of another one, task {run.job.parent_task_id}",
+            code="CHILD_JOB",
+            value=run.job.status.value,
+            remediation="Retry or rerun the node of its parent.",
+        )
     if (refusal := run.state.reopen_refusal) is not None:
         raise Conflict(
             refusal.message,

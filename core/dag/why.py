@@ -1,11 +1,7 @@
 """Why a node does not go on: from its row, its attempt, and what is known of workers and pauses. Pure.
 
-dependency  some of its sources have not settled
-queue       its task waits for one of the workers of its queue
-worker      no worker of its queue is alive
-no_fit      the newest worker that was asked had no room for it
-paused      its job, or a switch, holds it
-slot, backoff, gate, child, payload, released    as the evaluator noted
+`dependency`, `queue`, `worker`, `no_fit` and, of a task in its queue, `paused` are found here; the others the evaluator
+noted. docs/workflow-language.md says what each kind means.
 """
 
 from collections.abc import Mapping
@@ -17,6 +13,21 @@ from core.models.engine import Attempt, Job, NodeState
 from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState, NodeStatus
 
 Reason = dict[str, Any]
+
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "dependency": ("open",),
+    "queue": ("queue", "workers", "since"),
+    "worker": ("queue",),
+    "no_fit": ("queue", "reason"),
+    "paused": ("switches",),
+    "slot": ("key", "holder"),
+    "backoff": ("until", "code"),
+    "released": ("reason",),
+    "gate": ("expires_at",),
+    "child": ("job_id", "workflow_id", "version"),
+    "payload": ("value", "reads"),
+}
+"""What `detail` has, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +50,28 @@ def waiting_for(
     """Return {kind, detail} for each vertex that waits, None for one that runs or has ended; `attempts` by node."""
     if job.status in JOB_FINAL:
         return dict.fromkeys(nodes)
-    return {key: _reason(workflow, job, nodes, key, attempts.get(key), around) for key in nodes}
+    return {key: told(_reason(workflow, job, nodes, key, attempts.get(key), around)) for key in nodes}
+
+
+def told(noted: Mapping[str, Any] | None) -> Reason | None:
+    """Return in the shape of `KINDS` what a row of a job or of a node says; what only the evaluator needs is left out.
+
+    Rows keep the older shape, which builds before this one read and write: one switch as a text, those of a job as a
+    list, and with `released` its reason or a time.
+    """
+    if noted is None:
+        return None
+    kind, detail = noted["kind"], noted.get("detail")
+    if kind == "paused" and isinstance(detail, Mapping) and "switch" in detail:
+        detail = {"switches": [detail["switch"]]}
+    elif kind == "paused" and not isinstance(detail, Mapping):
+        detail = {"switches": detail if isinstance(detail, list) else [detail]}
+    elif kind == "released" and isinstance(detail, str):
+        detail = {"reason": detail}
+    elif kind == "slot":
+        detail = {"holder": "job", **(detail or {})}
+    known = detail or {}
+    return {"kind": kind, "detail": {name: known.get(name) for name in KINDS.get(kind, known)}}
 
 
 def _reason(

@@ -73,6 +73,7 @@ class Job(Table):
         Index("correlation", ("correlation_id",), where="correlation_id IS NOT NULL"),
         Index("parent", ("parent_task_id",), where="parent_task_id IS NOT NULL"),
         Index("created", ("created_at",)),
+        Index("status", ("status", "created_at")),
         Index("history", ("workflow_id", "completed_at"), where="status = 'COMPLETED'"),
     )
 

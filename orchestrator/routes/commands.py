@@ -29,7 +29,7 @@ class CommandAnswer(BaseModel):
     """The state that an order produced; `pending` when its job is held and will obey soon."""
 
     command: str
-    state: str = Field(description="applied | pending")
+    state: str = Field(description="applied | pending | would_apply (of a dry run)")
     job: JobView
 
 
@@ -75,7 +75,11 @@ async def _ordered(request: Request, job_id: str, kind: Kind, names: dict[str, A
     reason = body.pop("reason", None)
     if reason is not None and not (isinstance(reason, str) and len(reason) <= MAX_REASON and "\0" not in reason):
         raise ParameterInvalid(f"reason must be a text of at most {MAX_REASON} characters", field="reason")
-    answer = await ctx.commands.order(job_id, Order(kind, caller.subject, reason, {**body, **names}))
+    dry_run = body.pop("dry_run", False)
+    if not isinstance(dry_run, bool):
+        raise ParameterInvalid("dry_run must be true or false", field="dry_run")
+    order = Order(kind, caller.subject, reason, {**body, **names})
+    answer = await ctx.commands.order(job_id, order, dry_run=dry_run)
     view = CommandAnswer.model_construct(command=kind.value, state=answer.state, job=JobView.of(answer.job))
     return json_response(view, 202 if answer.state == "pending" else 200)
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from core.dag.inputs import Priority
 from core.dag.progress import Progress
+from core.dag.why import KINDS, told
 from core.errors import Conflict, NotFound, ParameterInvalid
 from core.identity import Role
 from core.models.engine import Job, JobEvent, NodeState
@@ -45,6 +46,15 @@ class JobCreated(BaseModel):
     existing: bool = Field(default=False, description="The workflow deduplicates, and the job was there already.")
 
 
+class WaitingFor(BaseModel):
+    """Why a job or a node does not go on; docs/workflow-language.md says what each kind means."""
+
+    kind: str = Field(description=", ".join(KINDS))
+    detail: dict[str, Any] = Field(
+        description="By kind. " + "; ".join(f"{kind}: {', '.join(names)}" for kind, names in KINDS.items())
+    )
+
+
 class JobView(BaseModel):
     """What operators see of a job."""
 
@@ -72,14 +82,17 @@ class JobView(BaseModel):
     updated_at: datetime
     started_at: datetime | None
     completed_at: datetime | None
-    waiting_for: dict[str, Any] | None = Field(description="{kind, detail}: what holds the whole job.")
+    waiting_for: WaitingFor | None = Field(description="What holds the whole job: paused or slot.")
     progress: Progress | None = Field(default=None, description="Of one job that is asked for and has not ended.")
 
     @classmethod
     def of(cls, job: Job, progress: Progress | None = None) -> "JobView":
         """Return the view of a row."""
-        facts = {name: getattr(job, name) for name in cls.model_fields if name not in {"inputs", "progress"}}
-        return cls.model_construct(inputs=job.input_params, progress=progress, **facts)
+        other = {"inputs", "progress", "waiting_for"}
+        facts = {name: getattr(job, name) for name in cls.model_fields if name not in other}
+        noted = told(job.waiting_for)
+        reason = None if noted is None else WaitingFor.model_construct(**noted)
+        return cls.model_construct(inputs=job.input_params, progress=progress, waiting_for=reason, **facts)
 
 
 class JobList(BaseModel):
@@ -178,7 +191,8 @@ async def list_jobs(
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
     async with transaction(ctx.pool) as conn:
-        jobs = await JobRepository(conn).newest(status, limit)
+        repository = JobRepository(conn)
+        jobs = await (repository.newest(limit) if status is None else repository.newest_in(status, limit))
     return json_response(JobList.model_construct(jobs=[JobView.of(job) for job in jobs]))
 
 

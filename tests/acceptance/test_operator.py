@@ -22,7 +22,10 @@ def test_an_operator_pauses_looks_resumes_and_cancels(platform: Platform) -> Non
     try:
         held = platform.create_job("echo_test", {})
         nodes = {node["node_id"]: node for node in geodag(platform, "job", "show", held)["nodes"]}
-        assert nodes["echo_handler"]["waiting_for"] == {"kind": "paused", "detail": "workflow:echo_test"}
+        assert nodes["echo_handler"]["waiting_for"] == {
+            "kind": "paused",
+            "detail": {"switches": ["workflow:echo_test"]},
+        }
     finally:
         assert geodag(platform, "resume", "--workflow", "echo_test")["paused"] is False
     wait_until(lambda: geodag(platform, "job", "show", held)["status"] == "COMPLETED", "the held job runs", 30)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from core.errors import Conflict, InvalidTransition
+from services.commands import Order
 from tests.support.business import Business
 
 
@@ -37,9 +38,10 @@ async def test_a_failed_ingest_is_retried_and_its_version_can_be_approved_then(b
 async def test_an_approved_version_is_not_made_again(business: Business, kind: str) -> None:
     accepted = await business.approved()
     job_id = await business.job_of(accepted)
-    with pytest.raises(Conflict) as caught:
-        await business.engine.order(job_id, kind)
-    assert (caught.value.detail.code, caught.value.detail.value) == ("VERSION_APPROVED", "approved")
+    for dry_run in (True, False):
+        with pytest.raises(Conflict) as caught:
+            await business.engine.commands.order(job_id, Order(kind, "op"), dry_run=dry_run)
+        assert (caught.value.detail.code, caught.value.detail.value) == ("VERSION_APPROVED", "approved")
     assert (await business.engine.job(job_id)).run_no == 1
 
 

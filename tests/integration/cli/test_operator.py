@@ -12,9 +12,9 @@ from cli.main import app
 from tests.support.cli_peer import CliPeer
 
 JOB = {"job_id": "j1", "status": "RUNNING", "run_no": 1, "priority": 5, "paused_at": None, "workflow_id": "w"}
-PAUSED = {"kind": "paused", "detail": "all"}
+PAUSED = {"kind": "paused", "detail": {"switches": ["all", "workflow:w"]}}
 ANSWERS: dict[str, Any] = {
-    "jobs": {"jobs": [JOB | {"waiting_for": {"kind": "paused", "detail": ["all"]}}]},
+    "jobs": {"jobs": [JOB | {"waiting_for": PAUSED}]},
     "jobs/j1": JOB | {"progress": {"fraction": 0.5}},
     "jobs/j1/nodes": {"nodes": [{"node_id": "a", "status": "READY", "waiting_for": PAUSED}]},
     "settings/pauses": {"switches": [{"switch": "all", "paused": True}]},
@@ -81,6 +81,12 @@ def run(*words: str) -> str:
     ("skip j1 a", "jobs/j1/nodes/a/skip", {}),
     ("gate j1 a approved --data {}", "jobs/j1/nodes/a/gate", {"decision": "approved", "data": {}}),
     ("window j1 a 64", "jobs/j1/nodes/a/window", {"max_concurrency": 64}),
+    ("cancel j1 --dry-run", "jobs/j1/cancel", {"dry_run": True}),
+    ("rerun j1 --dry-run", "jobs/j1/rerun", {"dry_run": True}),
+    ("rerun j1 a --dry-run", "jobs/j1/nodes/a/rerun", {"dry_run": True}),
+    ("skip j1 a --dry-run", "jobs/j1/nodes/a/skip", {"dry_run": True}),
+    ("gate j1 a rejected --dry-run", "jobs/j1/nodes/a/gate", {"decision": "rejected", "dry_run": True}),
+    ("window j1 a 64 --dry-run", "jobs/j1/nodes/a/window", {"max_concurrency": 64, "dry_run": True}),
 ])  # fmt: skip
 def test_an_order_for_one_job_is_posted_and_its_state_shown(peer: Peer, words: str, path: str, body: Any) -> None:
     assert "applied" in run("job", *words.split())
@@ -100,7 +106,7 @@ def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
 def test_jobs_are_listed_and_shown_with_what_they_wait_for(peer: Peer) -> None:
     assert "paused" in run("job", "list")
     shown = run("job", "show", "j1")
-    assert "paused all" in shown
+    assert "paused switches=all,workflow:w" in shown
     assert "0.5" in shown
 
 

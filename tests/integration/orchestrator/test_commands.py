@@ -116,3 +116,22 @@ async def test_orders_by_filter_list_first_and_then_have_an_outcome_per_job(door
         (one, "applied", "CANCELLED") for one in jobs[:2]
     ]
     assert (await door.job(jobs[2]))["status"] == "RUNNING"
+
+
+async def test_a_dry_run_foresees_that_a_job_has_no_such_node(door: Door) -> None:
+    job_id = await door.create("echo_test")
+    for path, node in ((f"jobs/{job_id}/nodes/nope/rerun", {}), (f"jobs/{job_id}/rerun", {"node_id": "nope"})):
+        status, problem = await order(door, path, {"dry_run": True, **node})
+        assert (status, problem["field"], problem["value"]) == (404, "node_id", "nope")
+    wanted = {"filter": {"status": "RUNNING"}, "args": {"node_id": "nope"}, "dry_run": True}
+    status, body = await order(door, "commands/rerun", wanted)
+    assert (status, [(job["outcome"], job["code"]) for job in body["jobs"]]) == (200, [("refused", "NOT_FOUND")])
+
+
+async def test_a_dry_run_for_one_job_changes_nothing(door: Door) -> None:
+    job_id = await door.create("echo_test")
+    status, body = await order(door, f"jobs/{job_id}/nodes/echo_handler/rerun", {"dry_run": True})
+    assert (status, body["state"], body["job"]["run_no"]) == (200, "would_apply", 1)
+    status, problem = await order(door, f"jobs/{job_id}/cancel", {"dry_run": "yes"})
+    assert (status, problem["field"]) == (422, "dry_run")
+    assert (await door.job(job_id))["status"] == "RUNNING"

@@ -154,3 +154,14 @@ async def test_a_job_says_how_far_it_is_and_each_node_what_it_waits_for(door: Do
     await door.complete(message)
     assert (await door.job(job_id))["progress"] is None
     assert (await door.call("GET", "/api/v1/jobs/nope/nodes", caller="operator"))[0] == 404
+
+
+async def test_a_job_and_its_nodes_say_in_one_shape_what_holds_them(door: Door, engine: Engine) -> None:
+    await engine.pause("all")
+    job_id = await door.create("echo_test")
+    held = {"kind": "paused", "detail": {"switches": ["all"]}}
+    nodes = {node["node_id"]: node for node in (await door.get(f"/api/v1/jobs/{job_id}/nodes"))["nodes"]}
+    (listed,) = (await door.get("/api/v1/jobs"))["jobs"]
+    assert (
+        (await door.job(job_id))["waiting_for"] == listed["waiting_for"] == nodes["echo_handler"]["waiting_for"] == held
+    )

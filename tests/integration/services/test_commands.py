@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import Conflict, NotFound, ParameterInvalid, ParameterMissing
+from core.errors import CallerError, Conflict, NotFound, ParameterInvalid, ParameterMissing
 from core.job_filter import JobFilter
 from core.models.engine import Job
 from core.statuses import JobStatus
@@ -318,6 +318,100 @@ async def test_a_dry_run_says_of_every_status_what_the_order_itself_says(
     (done,) = (await many(engine, kind, status=status)).jobs
     expected = ("would_apply", None, None) if done.outcome == "applied" else ("refused", done.code, done.message)
     assert (seen.outcome, seen.code, seen.message) == expected
+
+
+RERUNS: list[dict[str, Any]] = [
+    {"node_id": "nope"},
+    {"node_id": "end"},
+    {"node_id": "echo_handler"},
+    {"node_id": "echo_handler", "params": {"message": "ho"}},
+    {"node_id": "echo_handler", "params": {"surprise": 1}},
+    {"node_id": "echo_handler", "params": {"message": "a\u0000b"}},
+    {"node_id": "start", "params": {}},
+    {"only_unsuccessful": True},
+]
+
+
+async def in_status(engine: Engine, worker: HandWorker, status: JobStatus) -> str:
+    """Return a job of one task that is RUNNING, FAILED or COMPLETED."""
+    if status is JobStatus.FAILED:
+        return await failed(engine, worker)
+    job_id = await engine.create("echo_test")
+    if status is JobStatus.COMPLETED:
+        await worker.run(await engine.message(job_id))
+    return job_id
+
+
+@pytest.mark.parametrize("args", RERUNS)
+@pytest.mark.parametrize("status", [JobStatus.RUNNING, JobStatus.FAILED, JobStatus.COMPLETED])
+async def test_a_dry_run_of_a_rerun_says_what_the_rerun_itself_says(
+    engine: Engine, worker: HandWorker, status: JobStatus, args: dict[str, Any]
+) -> None:
+    job_id = await in_status(engine, worker, status)
+    order, before = Order("rerun", "op", args=args), await engine.events(job_id)
+    alone = await outcome_of(engine.commands.order(job_id, order, dry_run=True))
+    (seen,) = (await engine.commands.order_many(JobFilter(status=status), order, limit=9, dry_run=True)).jobs
+    assert await engine.events(job_id) == before
+    (done,) = (await engine.commands.order_many(JobFilter(status=status), order, limit=9, dry_run=False)).jobs
+    expected = ("would_apply", None, None) if done.outcome == "applied" else ("refused", done.code, done.message)
+    assert (seen.outcome, seen.code, seen.message) == expected
+    assert alone == expected
+
+
+async def outcome_of(order: Any) -> tuple[str, str | None, str | None]:
+    """Return what becomes of an order for one job, in the words of those for many."""
+    try:
+        return (await order).state, None, None
+    except CallerError as error:
+        return "refused", error.detail.code, error.detail.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "args"),
+    [
+        ("cancel", {}),
+        ("skip", {"node_id": "start"}),
+        ("skip", {"node_id": "echo_handler"}),
+        ("skip", {"node_id": "nope"}),
+        ("gate", {"node_id": "echo_handler", "decision": "approved"}),
+        ("window", {"node_id": "echo_handler", "max_concurrency": 2}),
+        ("window", {"node_id": "echo_handler"}),
+        ("explode", {}),
+    ],
+)
+async def test_a_dry_run_for_one_job_says_what_the_order_itself_says(
+    engine: Engine, kind: str, args: dict[str, Any]
+) -> None:
+    job_id = await engine.create("echo_test")
+    order = Order(kind, "op", args=args)
+    seen = await outcome_of(engine.commands.order(job_id, order, dry_run=True))
+    assert (await engine.job(job_id)).status is JobStatus.RUNNING
+    done = await outcome_of(engine.commands.order(job_id, order))
+    assert seen == (done if done[0] == "refused" else ("would_apply", None, None))
+
+
+async def test_a_dry_run_neither_waits_for_whoever_holds_the_job_nor_keeps_anybody_waiting(
+    engine: Engine, worker: HandWorker
+) -> None:
+    job_id = await failed(engine, worker)
+    async with engine.pool.connection() as holder:
+        await holder.execute("SELECT FROM dagapp.dag_jobs WHERE job_id = %s FOR UPDATE", (job_id,))
+        assert (await engine.commands.order(job_id, Order("retry", "op"), dry_run=True)).state == "would_apply"
+        await holder.rollback()
+    with pytest.raises(NotFound):
+        await engine.commands.order("nope", Order("retry", "op"), dry_run=True)
+
+
+async def test_a_dry_run_says_that_a_job_without_a_readable_definition_obeys_nothing(
+    engine: Engine, worker: HandWorker
+) -> None:
+    job_id = await failed(engine, worker)
+    await engine.query("UPDATE dagapp.dag_workflows SET definition = '{}'")
+    blind = Engine(engine.pool)
+    (seen,) = (await many(blind, "retry", status=JobStatus.FAILED, dry_run=True)).jobs
+    (done,) = (await many(blind, "retry", status=JobStatus.FAILED)).jobs
+    assert (seen.job_id, seen.outcome, seen.code) == (job_id, "failed", "INTERNAL")
+    assert (done.outcome, done.code) == (seen.outcome, seen.code)
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

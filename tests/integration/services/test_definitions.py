@@ -5,9 +5,11 @@ from typing import Any
 from core.dag.catalogue import WorkflowCatalogue
 from core.dag.definition import Workflow
 from core.dag.pinning import pin
+from core.statuses import JobStatus
 from repositories.database import AsyncPool
 from services.definitions import Shelf
 from services.work import pipelined
+from tests.support.engine import Engine, HandWorker
 from tests.unit.core.dag.harness import chain, workflow_of
 
 
@@ -60,3 +62,29 @@ async def test_a_workflow_comes_with_everything_that_it_runs(pool: AsyncPool) ->
     catalogue = await registered(pool, calling("top", "mid"), calling("mid", "leaf"), leaf(), leaf(2))
     family = catalogue.with_children(catalogue.get("top"))
     assert [(one.workflow_id, one.version) for one in family] == [("top", 1), ("mid", 1), ("leaf", 2)]
+
+
+async def test_a_job_goes_on_whose_definition_no_file_may_have_any_more(pool: AsyncPool) -> None:
+    """An earlier build knew look-around and back-references in patterns."""
+    text = {"type": "string", "pattern": r"^(?!tmp)(.)\1$"}
+    child = workflow_of(chain("a"), workflow_id="leaf", inputs={"x": text})
+    nodes = {**chain("a"), "a": {"type": "workflow", "workflow_id": "leaf", "inputs": {"x": "{{ inputs.x }}"}}}
+    nodes["a"]["next"] = ["end"]
+    pinned, _ = pin(
+        {(one.workflow_id, 1): one for one in (child, workflow_of(nodes, workflow_id="top", inputs={"x": text}))}
+    )
+    before, now = Engine(pool, WorkflowCatalogue(pinned)), Engine(pool)
+    await before.pause("all")
+    job_id = await before.create("top", {"x": "aa"})
+    await now.pause("all", on=False)
+    await now.advance(job_id)
+    waiting = {one.node.node_id: one.waiting_for for one in await now.insight.nodes(job_id)}
+    assert waiting["a"] is not None
+    assert waiting["a"]["kind"] == "child"
+    progress = await now.insight.progress(await now.job(job_id))
+    assert progress is not None
+    assert progress.nodes_done == 1
+    (message,) = await now.messages()
+    await HandWorker(now).run(message)
+    await now.advance(job_id)
+    assert (await now.job(job_id)).status is JobStatus.COMPLETED

@@ -1,5 +1,7 @@
 """Why nodes wait and how far jobs are, on real PostgreSQL."""
 
+import pytest
+
 from core.wire import Capacity, Claim, ClaimRequest
 from repositories.history import HistoryRepository
 from tests.support.engine import Engine, HandWorker, beats_of
@@ -71,6 +73,28 @@ async def test_progress_follows_the_nodes_and_the_time_left_comes_from_earlier_j
     after = await engine.insight.progress(await engine.job(second))
     assert after is not None
     assert after.eta_seconds == 40.0
+
+
+@pytest.mark.parametrize("held", ["all", "workflow:echo_test", "queue:functionapp-tasks", "job"])
+@pytest.mark.parametrize("claimed", [False, True])
+async def test_nobody_can_tell_when_a_job_will_be_done_that_a_pause_holds_and_tasks_at_work_go_on(
+    engine: Engine, worker: HandWorker, held: str, claimed: bool
+) -> None:
+    first = await engine.create("echo_test")
+    await worker.run(await engine.message(first))
+    job_id = await engine.create("echo_test")
+    if claimed:
+        await worker.claim(await engine.message(job_id))
+    before = await engine.insight.progress(await engine.job(job_id))
+    assert before is not None
+    assert before.eta_seconds is not None
+    if held == "job":
+        await engine.order(job_id, "pause")
+    else:
+        await engine.pause(held)
+    during = await engine.insight.progress(await engine.job(job_id))
+    assert during is not None
+    assert (during.eta_seconds is not None) == claimed
 
 
 async def test_history_is_the_middle_of_the_newest_jobs_of_the_same_workflow(engine: Engine) -> None:

@@ -1,10 +1,12 @@
 import json
+import random
 import time
 from typing import Any
 
 import pytest
 
 from core.dag.inputs import resolve_inputs, resolve_priority
+from core.dag.patterns import MAX_STEPS, size_of
 from core.errors import CallerError, ParameterInvalid, ParameterMissing
 from tests.unit.core.dag.harness import chain, workflow_of
 
@@ -90,6 +92,34 @@ def test_no_pattern_takes_long_over_a_text(pattern: str) -> None:
     with pytest.raises(ParameterInvalid):
         resolve_inputs(workflow, {"x": "a" * 10_000 + "?"})
     assert time.perf_counter() - started < 2
+
+
+SLOW = "(?:[01]*1[01]{1000}){5}x"
+
+
+@pytest.mark.parametrize("texts", [1, 9])
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_pattern_with_large_counts_is_tried_on_less_text(texts: int, fits: bool) -> None:
+    """On one megabyte this one took half a minute."""
+    inner = {"type": "array", "items": {"type": "string", "pattern": SLOW}}
+    characters = MAX_STEPS // size_of(SLOW) if fits else 1_000_000
+    bits = "".join(random.Random(5).choices("01", k=characters // texts))
+    started = time.perf_counter()
+    with pytest.raises(ParameterInvalid) as caught:
+        resolve({"type": "object", "properties": {"a": inner}}, {"a": [bits] * texts})
+    assert time.perf_counter() - started < 3
+    assert ("has too much text" in str(caught.value)) is not fits
+
+
+def test_a_simple_pattern_is_tried_on_whatever_fits_into_a_call() -> None:
+    spec = {"type": "array", "items": {"type": "string", "pattern": "^[a-z0-9/_-]+\\.tif$", "max_length": 255}}
+    assert len(resolve(spec, ["tiles/10/" + "x" * 40 + ".tif"] * 100_000)) == 100_000
+    assert resolve({"type": "string", "pattern": "^POLYGON"}, "POLYGON" + "(0 0)" * 800_000)
+
+
+def test_what_is_longer_than_its_max_length_is_told_that() -> None:
+    with pytest.raises(ParameterInvalid, match="must have at most 5 characters"):
+        resolve({"pattern": SLOW, "max_length": 5}, "0" * 10_000_000)
 
 
 def test_the_place_inside_a_value_is_named() -> None:

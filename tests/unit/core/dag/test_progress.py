@@ -12,7 +12,9 @@ from tests.unit.core.dag.harness import START, World, chain, task, workflow_of
 
 def progress(world: World, medians: dict[str, float] | None = None, **more: Any) -> Progress:
     state = world.state
-    facts = Facts(state.nodes, state.attempts, state.fan_outs, medians or {}, paused=False, now=world.now)
+    facts = Facts(
+        state.nodes, state.attempts, state.fan_outs, medians or {}, paused=False, paused_queues=(), now=world.now
+    )
     return progress_of(world.workflow, replace(facts, **more))
 
 
@@ -78,3 +80,33 @@ def test_a_running_task_is_judged_by_its_own_speed() -> None:
     world.now += timedelta(seconds=10)
     world.set_attempt("a", progress={"current": 1, "total": 4})
     assert progress(world, {"a": 1000.0}).eta_seconds == 30.0
+
+
+def test_nobody_can_tell_when_a_gate_will_be_decided_whatever_earlier_ones_took() -> None:
+    nodes = {
+        "start": {"type": "start", "next": ["a"]}, "a": task(next=["gate"]),
+        "gate": {"type": "gate", "next": ["end"]}, "end": {"type": "end"},
+    }  # fmt: skip
+    world = World(workflow_of(nodes))
+    medians = {"a": 1.0, "gate": 40.0}
+    assert progress(world, medians).eta_seconds is None
+    world.complete("a")
+    assert progress(world, medians).eta_seconds is None
+
+
+def test_a_paused_queue_holds_what_is_not_at_work_yet() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    medians, queue = {"a": 10.0, "b": 5.0}, frozenset({"functionapp-tasks"})
+    assert progress(world, medians, paused_queues=frozenset({"container-tasks"})).eta_seconds == 15.0
+    assert progress(world, medians, paused_queues=queue).eta_seconds is None
+    world.complete("a")
+    world.claim("b")
+    assert progress(world, medians, paused_queues=queue).eta_seconds == 5.0
+
+
+def test_no_number_that_a_handler_reports_is_too_large() -> None:
+    world = World(workflow_of(chain("a")))
+    world.claim("a")
+    for current, total, share in ((10**400, 1, 2 / 3), (-(10**400), 1, 1 / 3), (1, 10**400, 1 / 3), (1, 0, 1 / 3)):
+        world.set_attempt("a", progress={"current": current, "total": total})
+        assert progress(world).fraction == round(share, 4)

@@ -1,10 +1,11 @@
 """Each node says what it waits for, by what is known now and not when it was evaluated last."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.dag.why import Surroundings, waiting_for
+from core.dag.why import KINDS, Surroundings, told, waiting_for
 from core.statuses import AttemptState
 from tests.unit.core.dag.harness import START, World, chain, retrying, task, workflow_of
 
@@ -49,13 +50,13 @@ def test_what_does_not_fit_says_what_was_lacking() -> None:
 def test_what_a_switch_holds_names_it_at_once(switch: str, state: AttemptState) -> None:
     world = World(workflow_of(chain("a")))
     world.set_attempt("a", state=state)
-    assert why(world, switch)["a"] == ("paused", switch)
+    assert why(world, switch)["a"] == ("paused", {"switches": [switch]})
 
 
 def test_a_paused_job_holds_its_own_tasks() -> None:
     world = World(workflow_of(chain("a")))
     world.set_job(paused_at=world.now)
-    assert why(world)["a"] == ("paused", "job")
+    assert why(world)["a"] == ("paused", {"switches": ["job"]})
 
 
 def test_a_running_task_and_nodes_that_ended_wait_for_nothing() -> None:
@@ -79,3 +80,35 @@ def test_in_a_job_that_ended_nothing_waits() -> None:
     world = World(workflow_of(chain("a", "b")))
     world.fail("a")
     assert why(world) == {}
+
+
+@pytest.mark.parametrize(
+    ("stored", "detail"),
+    [
+        ({"kind": "paused", "detail": "job"}, {"switches": ["job"]}),
+        ({"kind": "paused", "detail": ["all", "workflow:w"]}, {"switches": ["all", "workflow:w"]}),
+        ({"kind": "paused", "detail": {"switch": "all", "params_digest": "x"}}, {"switches": ["all"]}),
+        ({"kind": "slot", "detail": {"key": "w:roads"}}, {"key": "w:roads", "holder": "job"}),
+        (
+            {"kind": "slot", "detail": {"key": "w:b", "holder": "attempt", "params_digest": "x"}},
+            {"key": "w:b", "holder": "attempt"},
+        ),
+        ({"kind": "backoff", "detail": {"until": "t"}}, {"until": "t", "code": None}),
+        ({"kind": "released", "detail": "SIGTERM"}, {"reason": "SIGTERM"}),
+        ({"kind": "released", "detail": {"until": "t"}}, {"reason": None}),
+        ({"kind": "payload", "detail": {"value": "v", "reads": ["b"], "slot": "held"}}, {"value": "v", "reads": ["b"]}),
+        ({"kind": "gate"}, {"expires_at": None}),
+        ({"kind": "later", "detail": {"a": 1}}, {"a": 1}),
+        ({"kind": "later", "detail": None}, {}),
+    ],
+)
+def test_whatever_a_row_says_is_told_in_one_shape(stored: dict[str, Any], detail: dict[str, Any]) -> None:
+    assert told(stored) == {"kind": stored["kind"], "detail": detail}
+    assert told(told(stored)) == told(stored)
+
+
+def test_the_page_has_every_kind_with_all_that_its_detail_has() -> None:
+    page = (Path(__file__).parents[4] / "docs/workflow-language.md").read_text()
+    for kind, names in KINDS.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{kind}` | `{{")]
+        assert row.startswith(f"| `{kind}` | `{{{', '.join(names)}}}` |")
