@@ -1,13 +1,11 @@
 """What can go wrong for somebody at the terminal, how it is shown, and the exit code it gives."""
 
-import json
-import sys
 from enum import IntEnum
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from cli.output import console, key_value_table, print_error, print_json
 from core.errors import GeodagError
 
 
@@ -67,31 +65,24 @@ ERROR_ROWS = ("code", "field", "value", "message", "remediation", "next_actions"
 
 def error_table(title: str, error: dict[str, Any]) -> Table:
     """Return a two-column table of what an `ErrorDetail` or problem document says."""
-    table = Table(title=title, title_style="bold red", show_header=False, title_justify="left")
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    shown = {"message": error.get("detail")} | {key: value for key, value in error.items() if value is not None}
-    for key in ERROR_ROWS:
-        value = shown.get(key)
-        if value not in (None, "", [], ()):
-            table.add_row(key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    return table
+    said = {"message": error.get("detail")} | {key: value for key, value in error.items() if value is not None}
+    rows = {key: said[key] for key in ERROR_ROWS if said.get(key) not in (None, "", [], ())}
+    return key_value_table(title, rows, style="bold red")
 
 
 def show_error(error: CliError, *, as_json: bool) -> int:
     """Print an error to stderr, readable or as JSON, and return the exit code."""
-    console = Console(stderr=True)
     if as_json:
         document = getattr(error, "problem", None) or getattr(error, "status", None) or {"detail": str(error)}
-        sys.stderr.write(json.dumps(document, ensure_ascii=False) + "\n")
+        print_json(document, stderr=True)
     elif isinstance(error, Refused):
-        console.print(error_table(f"Refused with HTTP {error.status}", error.problem))
+        console(stderr=True).print(error_table(f"Refused with HTTP {error.status}", error.problem))
     elif isinstance(error, NotDone):
-        console.print(error_table("Not done", error.problem))
+        console(stderr=True).print(error_table("Not done", error.problem))
     elif isinstance(error, ProcessingFailed):
-        console.print(f"[bold red]{error}[/]")
+        print_error(str(error))
         for detail in error.status.get("errors") or []:
-            console.print(error_table("Error", detail))
+            console(stderr=True).print(error_table("Error", detail))
     else:
-        console.print(f"[bold red]Error:[/] {error}", highlight=False)
+        print_error("Error: ", str(error))
     return int(error.exit_code)

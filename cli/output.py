@@ -1,11 +1,18 @@
-"""What commands print: tables and panels for people, JSON for programs."""
+"""What commands print: tables and panels for people, JSON for programs.
+
+Nothing else in `cli/` prints, so data is made harmless here alone: what would move the cursor, ring, begin a line or
+turn text around on somebody's terminal is shown as its escape, and never read as markup.
+"""
 
 import json
+import re
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 Json = dict[str, Any]
 PIPED_WIDTH = 160
@@ -20,54 +27,101 @@ STATE_STYLES = {
     "CANCELLED": "yellow",
     "pending_review": "yellow",
 }
+STATE_COLUMNS = frozenset({"status", "state", "review", "event_status"})
+HARMFUL: Final = re.compile(
+    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters but the tab, line separators, marks of direction, halves of surrogates."""
 
 
-def console() -> Console:
-    """Return the console for answers: as wide as the terminal, and wide enough for whole ids where there is none."""
-    return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+def printable(text: str) -> str:
+    """Return a text as one line, with the escapes of Python for what a terminal would obey."""
+    return HARMFUL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON document."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+def printable_lines(text: str) -> str:
+    """Return a text whose line ends are meant, with each of its lines printable."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
-def styled(state: str | None) -> str:
+def plain(text: str, style: str = "") -> Text:
+    """Return data as one line of Rich."""
+    return Text(printable(text), style=style)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console: as wide as the terminal, and wide enough for whole ids where there is none."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(width=None if stream.isatty() else PIPED_WIDTH, stderr=stderr, markup=False, highlight=False)
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Return a JSON document that is as harmless as a text."""
+    document = json.dumps(value, indent=indent, ensure_ascii=False)
+    return "\n".join(HARMFUL.sub(lambda one: f"\\u{ord(one[0]):04x}", line) for line in document.split("\n"))
+
+
+def print_json(value: Any, *, stderr: bool = False) -> None:
+    """Print one JSON document; to stderr on one line."""
+    if stderr:
+        sys.stderr.write(json_text(value) + "\n")
+    else:
+        sys.stdout.write(json_text(value, indent=2) + "\n")
+
+
+def print_text(text: str) -> None:
+    """Print lines as they are, neither wrapped nor coloured."""
+    sys.stdout.write(printable_lines(text))
+
+
+def print_error(words: str, text: str = "") -> None:
+    """Print words of ours in red and what they are about to stderr."""
+    told = plain(words, "bold red")
+    console(stderr=True).print(told.append(printable_lines(text), style="not bold default"), soft_wrap=True)
+
+
+def styled(state: str | None) -> Text:
     """Return a state in its colour."""
-    if not state:
-        return "–"
-    style = STATE_STYLES.get(state)
-    return f"[{style}]{state}[/]" if style else state
+    return plain(state, STATE_STYLES.get(state, "")) if state else Text("–")
 
 
-def key_value_table(title: str, rows: Json) -> Table:
+def titled_table(title: str, columns: Iterable[str] = (), *, style: str = "bold", header: bool = True) -> Table:
+    """Return an empty table."""
+    return Table(*columns, title=plain(title), title_justify="left", title_style=style, show_header=header)
+
+
+def key_value_table(title: str, rows: Json, *, style: str = "bold") -> Table:
     """Return a two-column table; lists and objects are shown as JSON."""
-    table = Table(title=title, title_justify="left", title_style="bold", show_header=False)
+    table = titled_table(title, style=style, header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for key, value in rows.items():
-        table.add_row(key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        table.add_row(plain(key), _shown(value))
     return table
 
 
 def row_table(title: str, columns: tuple[str, ...], rows: list[Json]) -> Table:
     """Return one table line per row, only the named columns; ids are never cut, whatever becomes of the others."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = titled_table(title)
     for column in columns:
         is_id = column.endswith("_id") or column == "name"
-        widest = max((len(_cell(column, row.get(column))) for row in rows), default=0) if is_id else None
+        widest = max((_cell(column, row.get(column)).cell_len for row in rows), default=0) if is_id else None
         table.add_column(column, overflow="fold" if is_id else "ellipsis", min_width=widest)
     for row in rows:
         table.add_row(*(_cell(column, row.get(column)) for column in columns))
     return table
 
 
-def _cell(column: str, value: Any) -> str:
+def _cell(column: str, value: Any) -> Text:
     if value is None:
-        return "–"
-    if column in {"status", "state", "review", "event_status"}:
-        return styled(str(value))
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return Text("–")
+    return styled(str(value)) if column in STATE_COLUMNS else _shown(value)
+
+
+def _shown(value: Any) -> Text:
+    if isinstance(value, Text):
+        return value
+    return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def show(value: Any, renderable: object, *, as_json: bool) -> None:

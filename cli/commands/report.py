@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from cli.commands.review import AssetArgument, VersionArgument, call
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import console, print_json
+from cli.output import console, print_json, print_text
 from cli.report_picture import picture_of
 from cli.target import Target
 from core.report_view import report_view
@@ -29,7 +28,7 @@ def report(
     if html is not None:
         url = f"{target.urls.serving}/report/{asset_id}?version={version}"
         html.write_bytes(asyncio.run(_page(target, url)))
-        console().print(f"written to {escape(str(html))}", highlight=False)
+        print_text(f"written to {html}\n")
         return
     answer = call(target, "reviewer", "GET", f"/api/assets/{asset_id}/versions/{version}")
     if as_json:

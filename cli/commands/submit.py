@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -24,7 +24,7 @@ from rich.progress import (
 from cli.client import TIMEOUT_SECONDS, Client
 from cli.errors import CliError, ExitCode, ProcessingFailed, Refused
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import key_value_table, show
+from cli.output import console, key_value_table, printable, show
 from cli.report_picture import picture_of
 from cli.target import Target
 from core.ids import asset_id
@@ -231,15 +231,19 @@ class SubmitDisplay:
 
     def __init__(self, order: Order) -> None:
         self._transfer = Progress(
-            TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn()
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeElapsedColumn(),
         )
         self._steps = Progress(
-            SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
+            SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(),
+            TextColumn("{task.fields[note]}", markup=False), TimeElapsedColumn(),
         )  # fmt: skip
-        self._upload = self._transfer.add_task(f"upload {order.file.name}", total=order.file.stat().st_size)
+        self._upload = self._transfer.add_task(printable(f"upload {order.file.name}"), total=order.file.stat().st_size)
         self._process = self._steps.add_task("accepted", total=None, note="", visible=False)
-        self._console = Console(stderr=True)
+        self._console = console(stderr=True)
         self._live = Live(Group(self._transfer, self._steps), console=self._console, refresh_per_second=10)
 
     def __enter__(self) -> "SubmitDisplay":
@@ -262,9 +266,9 @@ class SubmitDisplay:
         state = status["state"]
         if state == "completed":
             done = total = total or 1
-        note = str(progress.get("message") or progress.get("step") or "")
+        note = printable(str(progress.get("message") or progress.get("step") or ""))
         self._steps.update(
-            self._process, description=state, total=total, completed=done or 0, note=note, visible=True
+            self._process, description=printable(state), total=total, completed=done or 0, note=note, visible=True
         )  # fmt: skip
 
 

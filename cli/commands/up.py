@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from cli.errors import CliError, ExitCode
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import console, key_value_table, show
+from cli.output import console, key_value_table, plain, print_text, show
 from cli.stack.layout import REPOSITORY, BlobsKind, Home, QueueKind, Shape
 from cli.stack.logs import LogTail, last_lines
 from cli.stack.processes import ProcessId, wait_until
@@ -39,17 +37,17 @@ class Printer:
     """Prints lines of all parts, each with its part's name in its own colour; usable from any thread."""
 
     def __init__(self, parts: tuple[str, ...]) -> None:
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._console = console()
         self._width = max(len(part) for part in parts)
         self._styles = {part: COLOURS[number % len(COLOURS)] for number, part in enumerate(parts)}
         self._lock = threading.Lock()
 
     def line(self, part: str, message: str, style: str | None = None) -> None:
         """Print one line."""
-        text = Text(part.ljust(self._width), style=self._styles.get(part, "white"))
-        text.append(" │ ", style="dim").append(message, style=style or "default")
+        text = plain(part.ljust(self._width), self._styles.get(part, "white"))
+        text.append(" │ ", style="dim").append(plain(message, style or "default"))
         with self._lock:
-            self._console.print(text)
+            self._console.print(text, soft_wrap=True)
 
     def event(self, part: str, message: str) -> None:
         """Print what the supervisor itself has to say."""
@@ -104,7 +102,7 @@ def down(home: HomeOption = DEFAULT_HOME) -> None:
         stop_leftovers(home)
     except AlreadyRunning as error:
         raise StackFailed(str(error)) from error
-    typer.echo("geodag is down")
+    print_text("geodag is down\n")
 
 
 def show_urls(home: Path, title: str, *, as_json: bool) -> None:

@@ -1,6 +1,5 @@
 """`geodag workflow`: what authors of workflows need, from their files alone."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +9,7 @@ import typer
 
 from cli.errors import CliError, ExitCode
 from cli.options import JsonOption
-from cli.output import print_json
+from cli.output import print_json, print_text
 from core.dag.author_schema import author_schema
 from core.dag.catalogue import load_folder
 from core.dag.definition import Workflow
@@ -74,8 +73,8 @@ def lint(
 
 
 def _print(problems: list[Problem], good: list[Workflow]) -> None:
-    sys.stdout.write("".join(f"{problem}\n" for problem in problems))
-    sys.stdout.write("".join(f"---\n{write_yaml(workflow.to_json())}" for workflow in good))
+    print_text("".join(f"{problem}\n" for problem in problems))
+    print_text("".join(f"---\n{write_yaml(workflow.to_json())}" for workflow in good))
 
 
 def _between(folder: Path, results: dict[str, tuple[Workflow | None, tuple[Problem, ...]]]) -> Iterator[Problem]:
@@ -97,7 +96,7 @@ def graph(
         workflow = load_workflow(_text_of(file), str(file))
     except WorkflowError as error:
         raise NotGood(error.detail.message) from error
-    sys.stdout.write(svg(workflow) if picture is Picture.SVG else mermaid(workflow))
+    print_text(svg(workflow) if picture is Picture.SVG else mermaid(workflow))
 
 
 @app.command()
@@ -121,7 +120,7 @@ def simulate(
     if as_json:
         print_json(_document(result))
     else:
-        sys.stdout.write(_story(result))
+        print_text(_story(result))
     if result.job.status is not JobStatus.COMPLETED:
         raise NotCompleted(f"the job is {result.job.status} after {result.seconds:g} s")
 

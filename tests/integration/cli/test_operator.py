@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from cli.commands.submit import WrongCommandLine
 from cli.main import app
+from cli.output import HARMFUL
 from tests.support.cli_peer import CliPeer
 
 JOB = {"job_id": "j1", "status": "RUNNING", "run_no": 1, "priority": 5, "paused_at": None, "workflow_id": "w"}
@@ -22,6 +23,17 @@ ANSWERS: dict[str, Any] = {
 }
 PLATFORM = {"platform_id": "ddh", "is_active": True, "review_days": 7}
 DELIVERY = {"delivery_id": "d1", "platform_id": "ddh", "state": "expired", "last_status": 500}
+LISTS = (
+    "jobs", "events", "entries", "limits", "switches", "nodes", "dead_letters", "deliveries", "platforms", "reviews",
+    "assets", "versions", "comments", "decisions", "rows", "items",
+)  # fmt: skip
+ROW_FIELDS = (
+    "job_id", "workflow_id", "status", "created_at", "completed_at", "node_id", "event_type", "event_status",
+    "slot_key", "set_by", "switch", "updated_by", "reason", "action", "actor", "actor_role", "asset_id",
+    "platform_id", "run_no", "priority", "paused_at", "dead_letter_id", "task_id", "resolution", "resolved_by",
+    "delivery_id", "state", "title", "message", "command", "code", "outcome", "display_name", "request_id",
+    "approval_state", "processing_state", "comment", "author", "text",
+)  # fmt: skip
 LETTER = {"dead_letter_id": 7, "task_id": "t", "resolution": "replayed", "resolved_by": "op"}
 
 
@@ -52,6 +64,18 @@ class Peer(CliPeer):
         if name.startswith("settings/"):
             return {"switch": "all", "paused": True, "changed": True, "jobs": 1}
         return {"command": name.rpartition("/")[2], "state": "applied", "job": JOB}
+
+
+class Hostile(CliPeer):
+    """A platform in which every text of data wants something of the terminal."""
+
+    def reply(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        nasty = "a\x1b[2J\x07[/red]\x9b2J\u202e\nbegun"
+        row: dict[str, Any] = dict.fromkeys(ROW_FIELDS, nasty) | {"age_seconds": 5, "decisions": []}
+        row |= {"waiting_for": {"kind": nasty, "detail": {nasty: nasty}}, "error": {"code": nasty}}
+        row |= {name: {nasty: nasty} for name in ("event_data", "before", "progress")}
+        lists = {name: [row] for name in LISTS}
+        return 200, row | lists | {"limit": row, "job": row, "errors": [row], "more": False, "report": None}
 
 
 @pytest.fixture
@@ -131,6 +155,22 @@ def test_a_platform_is_changed_only_in_what_was_named(peer: Peer) -> None:
     assert "ddh" in run(*["platforms", "set", "ddh", "--off", "--max-open-requests", "5", "--reason", "noisy"])
     body = {"is_active": False, "max_open_requests": 5, "reason": "noisy"}
     assert peer.seen == [("PATCH", "platforms/ddh", body)]
+
+
+@pytest.mark.parametrize("words", [
+    "jobs", "events j1", "audit", "limits", "limits k 3", "pauses", "pause --all", "resume --all", "job list",
+    "job show j1", "job cancel j1", "job cancel --workflow w", "dead-letters list", "dead-letters replay 7", "webhooks list",
+    "webhooks replay d1", "platforms list", "platforms set ddh --off", "reviews", "assets", "versions a", "status r",
+    "comments a 0", "version a 0",
+])  # fmt: skip
+@pytest.mark.parametrize("as_json", [False, True])
+def test_no_answer_commands_the_terminal(monkeypatch: pytest.MonkeyPatch, words: str, as_json: bool) -> None:
+    hostile = Hostile()
+    with hostile.reached(monkeypatch):
+        shown = run(*words.split(), *(["--json"] if as_json else []))
+    assert "x1b" in shown or "u001b" in shown
+    assert HARMFUL.sub("", shown.replace("\n", "")) == shown.replace("\n", "")
+    assert not any(line.startswith("begun") for line in shown.splitlines())
 
 
 @pytest.mark.parametrize(

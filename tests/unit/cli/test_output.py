@@ -1,16 +1,108 @@
-"""Tables for people."""
+"""Tables for people, JSON for programs, and nothing of it that a terminal would obey."""
 
+import ast
 import io
+import json
+from pathlib import Path
+from typing import Any
 
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 
-from cli.output import row_table
+from cli.errors import CliError, ProcessingFailed, Refused, error_table, show_error
+from cli.output import HARMFUL, console, json_text, key_value_table, row_table, styled
+
+CLI = Path(__file__).parents[3] / "cli"
 
 
 def test_an_id_is_whole_however_narrow_the_terminal_is() -> None:
     columns = ("asset_id", "title", "submitted_by", "pending_since", "due_at", "verdict")
     row = {name: f"{name} and much more of it" for name in columns} | {"asset_id": "0123456789abcdef" * 2}
+    rows: list[dict[str, Any]]
     for rows, shown in (([row, {"asset_id": None}], True), ([], False)):
         out = io.StringIO()
         Console(file=out, width=80).print(row_table("Reviews", columns, rows))
         assert (row["asset_id"] in out.getvalue()) == shown
+
+
+NASTY = st.text(st.characters() | st.sampled_from("\x1b\x07\r\n\x9b\x7f\u202e[/]:"), max_size=20)
+VALUES = st.recursive(st.none() | st.booleans() | st.integers() | NASTY, lambda inner: st.lists(inner, max_size=2))
+ROWS = st.fixed_dictionaries(dict.fromkeys(("job_id", "status", "name", "message"), VALUES))
+
+
+def written(picture: object, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what reaches a terminal that knows neither colours nor styles."""
+    out = io.StringIO()
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", out)
+        console().print(picture)
+    return out.getvalue()
+
+
+def harmless(text: str) -> bool:
+    """Return whether a terminal only writes it, line for line."""
+    return HARMFUL.sub("", text.replace("\n", "")) == text.replace("\n", "")
+
+
+@given(title=NASTY, row=ROWS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_table_lets_data_command_the_terminal(monkeypatch: pytest.MonkeyPatch, title: str, row: Any) -> None:
+    facts = {str(value): value for value in row.values()}
+    detail = {"code": row["message"], "detail": title, "value": row["name"]}
+    for picture in (
+        row_table(title, tuple(row), [row]),
+        key_value_table(title, facts | {"state": styled(title)}),
+        error_table(title, detail),
+    ):
+        assert harmless(written(picture, monkeypatch))
+    table = row_table("Jobs", tuple(row), [row])
+    assert len(written(table, monkeypatch).splitlines()) < 60
+
+
+@given(VALUES)
+def test_json_says_the_same_and_commands_nothing(value: Any) -> None:
+    for indent in (None, 2):
+        document = json_text(value, indent)
+        assert harmless(document)
+        assert json.loads(document) == value
+
+
+def test_lines_and_markup_of_data_stay_in_their_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = written(row_table("[b]x[/b]", ("code",), [{"code": "[red]a\x1b[2J\nb\x07[/red]"}]), monkeypatch)
+    assert r"[red]a\x1b[2J\nb\x07[/red]" in shown
+    assert "[b]x[/b]" in shown
+
+
+def test_errors_are_as_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+    for error in (
+        CliError("[/]a\x1bb\nc"),
+        Refused(400, {"detail": "\x1b[2J[/]"}),
+        ProcessingFailed({"state": "\x1b"}),
+    ):
+        for as_json in (False, True):
+            show_error(error, as_json=as_json)
+            assert harmless(capsys.readouterr().err)
+
+
+def test_nothing_else_of_the_program_prints() -> None:
+    printers = {
+        "Console",
+        "Table",
+        "Text",
+        "print",
+        "sys.stdout.write",
+        "sys.stderr.write",
+        "typer.echo",
+        "typer.secho",
+    }
+    found = {
+        f"{file.relative_to(CLI)}: {name}"
+        for file in CLI.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in printers
+    }
+    assert found == {
+        "output.py: " + name for name in ("Console", "Table", "Text", "sys.stdout.write", "sys.stderr.write")
+    }
