@@ -60,6 +60,12 @@ class ProcessingFailed(CliError):
         self.status = status
 
 
+class JobNotCompleted(CliError):
+    """A job ended, or stands still in supposed time, without having completed."""
+
+    exit_code = ExitCode.PROCESSING_FAILED
+
+
 ERROR_ROWS = ("code", "field", "value", "message", "remediation", "next_actions", "error_id")
 
 

@@ -13,6 +13,7 @@ from cli.commands import (
     report,
     retention,
     review,
+    starting,
     steward,
     submit,
     up,
@@ -58,6 +59,7 @@ app.command()(operate.audit)
 app.command()(pausing.pause)
 app.command()(pausing.resume)
 app.command()(pausing.pauses)
+job.app.command("run")(starting.run)
 app.add_typer(job.app, name="job")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(webhooks.app, name="webhooks")

@@ -15,7 +15,7 @@ from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, row_table, show
 from core.statuses import JobStatus
 
-app = typer.Typer(no_args_is_help=True, help="Look at jobs and tell them what to do, as an operator.")
+app = typer.Typer(no_args_is_help=True, help="Start jobs, look at them and tell them what to do, as an operator.")
 
 LIST_COLUMNS = ("job_id", "workflow_id", "status", "priority", "waiting for", "created_at", "completed_at")
 NODE_COLUMNS = ("node_id", "status", "attempt", "waits for", "error")

@@ -203,7 +203,7 @@ async def wait_for_request(client: Client, target: Target, request_id: str, disp
     async with asyncio.timeout(MAX_WAIT_SECONDS):
         while True:
             waiting = f"?wait={WAIT_SECONDS}" if before else ""
-            status: Json = await _patiently_get(client, url + waiting)
+            status: Json = await patiently_get(client, url + waiting)
             display.status(status)
             if status["state"] in FINAL_STATES:
                 return status
@@ -212,7 +212,7 @@ async def wait_for_request(client: Client, target: Target, request_id: str, disp
             before = status
 
 
-async def _patiently_get(client: Client, url: str) -> Json:
+async def patiently_get(client: Client, url: str) -> Json:
     """Return the answer of a GET; ask again while nobody answers, up to PATIENCE_SECONDS."""
     give_up = time.monotonic() + PATIENCE_SECONDS
     while True:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.errors import CliError, ExitCode
+from cli.errors import CliError, JobNotCompleted
 from cli.options import JsonOption
 from cli.output import print_json, print_text
 from core.dag.author_schema import author_schema
@@ -43,12 +43,6 @@ class Picture(StrEnum):
 
 class NotGood(CliError):
     """A workflow or a scenario has problems."""
-
-
-class NotCompleted(CliError):
-    """A job did not complete in supposed time."""
-
-    exit_code = ExitCode.PROCESSING_FAILED
 
 
 @app.command()
@@ -122,7 +116,7 @@ def simulate(
     else:
         print_text(_story(result))
     if result.job.status is not JobStatus.COMPLETED:
-        raise NotCompleted(f"the job is {result.job.status} after {result.seconds:g} s")
+        raise JobNotCompleted(f"the job is {result.job.status} after {result.seconds:g} s")
 
 
 def _with_children(file: Path) -> tuple[Workflow, dict[str, Workflow]]:

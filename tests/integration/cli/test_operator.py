@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,10 +48,12 @@ class Peer(CliPeer):
     def reply(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         asked = path.removeprefix("/api/proxy/orchestrator/api/v1/")
         self.seen.append((method, asked, json.loads(body) if body else None))
-        return 200, self._answer(asked)
+        return 200, self._answer(method, asked)
 
-    def _answer(self, path: str) -> Any:
+    def _answer(self, method: str, path: str) -> Any:
         name = path.partition("?")[0]
+        if (method, name) == ("POST", "jobs"):
+            return {"job_id": "j2", "status": "RUNNING", "existing": False}
         if name in ANSWERS:
             return ANSWERS[name]
         if name.startswith("commands/"):
@@ -117,6 +120,31 @@ def test_an_order_for_one_job_is_posted_and_its_state_shown(peer: Peer, words: s
     assert peer.seen == [("POST", path, body)]
 
 
+def ended(status: str) -> dict[str, Any]:
+    return JOB | {"status": status, "outputs": {"x": 1}, "error": {"code": "BROKEN"}}
+
+
+def test_a_job_is_started_with_inputs_of_a_file_and_of_the_command_line(peer: Peer, tmp_path: Path) -> None:
+    file = tmp_path / "inputs.json"
+    file.write_text('{"a": 1, "b": {"c": [2]}}', encoding="utf-8")
+    words = ["--inputs", str(file), "--input", "a=5", "--input", 'd="5"', "--input", "e=x = y", "--version", "2"]
+    shown = run("job", "run", "w", *words, "--priority", "8", "--rerun")
+    assert "j2" in shown
+    body = {"inputs": {"a": 5, "b": {"c": [2]}, "d": "5", "e": "x = y"}, "version": 2, "priority": 8}
+    assert peer.seen == [("POST", "jobs?rerun=true", {"workflow_id": "w"} | body)]
+
+
+@pytest.mark.parametrize(("status", "code"), [("COMPLETED", 0), ("FAILED", 4), ("CANCELLED", 4)])
+def test_whoever_waits_for_a_job_is_told_how_it_ended(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, status: str, code: int
+) -> None:
+    monkeypatch.setitem(ANSWERS, "jobs/j2", ended(status))
+    done = CliRunner().invoke(app, ["job", "run", "w", "--inputs", "-", "--wait"], input="{}")
+    assert status in done.stdout
+    assert peer.seen[1:] == [("GET", "jobs/j2?wait=20", None)]
+    assert getattr(done.exception, "exit_code", 0) == code
+
+
 def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
     words = "job retry --workflow w --error BROKEN --older-than 60 --status failed --dry-run --json"
     shown = run(*words.split())
@@ -159,9 +187,9 @@ def test_a_platform_is_changed_only_in_what_was_named(peer: Peer) -> None:
 
 @pytest.mark.parametrize("words", [
     "jobs", "events j1", "audit", "limits", "limits k 3", "pauses", "pause --all", "resume --all", "job list",
-    "job show j1", "job cancel j1", "job cancel --workflow w", "dead-letters list", "dead-letters replay 7", "webhooks list",
-    "webhooks replay d1", "platforms list", "platforms set ddh --off", "reviews", "assets", "versions a", "status r",
-    "comments a 0", "version a 0",
+    "job show j1", "job cancel j1", "job cancel --workflow w", "dead-letters list", "dead-letters replay 7",
+    "webhooks list", "webhooks replay d1", "platforms list", "platforms set ddh --off", "reviews", "assets",
+    "versions a", "status r", "comments a 0", "version a 0",
 ])  # fmt: skip
 @pytest.mark.parametrize("as_json", [False, True])
 def test_no_answer_commands_the_terminal(monkeypatch: pytest.MonkeyPatch, words: str, as_json: bool) -> None:
@@ -176,7 +204,8 @@ def test_no_answer_commands_the_terminal(monkeypatch: pytest.MonkeyPatch, words:
 @pytest.mark.parametrize(
     "words",
     ["platforms set ddh", "pause", "pause --all --queue q", "job cancel", "job cancel j1 --workflow w",
-     "job rerun j1 a --params [1]", "job rerun j1 a --params {"],
+     "job rerun j1 a --params [1]", "job rerun j1 a --params {", "job run w --input a",
+     "job run w --inputs /no/such/file"],
 )  # fmt: skip
 def test_a_wrong_command_line_is_refused_before_anything_is_called(peer: Peer, words: str) -> None:
     with pytest.raises(WrongCommandLine):

@@ -19,7 +19,9 @@ CLI = Path(__file__).parents[3] / "cli"
 
 def test_an_id_is_whole_however_narrow_the_terminal_is() -> None:
     columns = ("asset_id", "title", "submitted_by", "pending_since", "due_at", "verdict")
-    row = {name: f"{name} and much more of it" for name in columns} | {"asset_id": "0123456789abcdef" * 2}
+    row: dict[str, Any] = {name: f"{name} and much more of it" for name in columns} | {
+        "asset_id": "0123456789abcdef" * 2
+    }
     rows: list[dict[str, Any]]
     for rows, shown in (([row, {"asset_id": None}], True), ([], False)):
         out = io.StringIO()

@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.commands.workflow import NotCompleted, app
+from cli.commands.workflow import app
+from cli.errors import JobNotCompleted
 from core.dag.loader import load_workflow
 
 SHIPPED = Path(__file__).parents[3] / "workflows"
@@ -125,7 +126,7 @@ def test_simulate_tells_what_happens_and_when(tmp_path: Path) -> None:
 
 def test_simulate_says_what_a_job_waits_for_when_nothing_more_would_happen(tmp_path: Path) -> None:
     result = run("simulate", written(tmp_path, "demo.yaml", GATED))
-    assert isinstance(result.exception, NotCompleted)
+    assert isinstance(result.exception, JobNotCompleted)
     assert "hold is WAITING: kind=gate" in result.stdout
 
 

@@ -1,0 +1,96 @@
+"""`geodag job run`: starts a job of any workflow, as an operator, and waits for its end where that is asked for."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from cli.commands.submit import WAIT_SECONDS, WrongCommandLine, patiently_get
+from cli.errors import JobNotCompleted
+from cli.operator import Json, operate
+from cli.options import DEFAULT_HOME, HomeOption, JsonOption
+from cli.output import key_value_table, show
+from cli.target import Target
+from core.json_keys import unique
+from core.statuses import JOB_FINAL, JobStatus
+
+ENDED = ("job_id", "workflow_id", "workflow_version", "status", "run_no", "outputs", "outputs_ref", "error", "warnings")
+STDIN = "-"
+
+
+def run(
+    workflow: Annotated[str, typer.Argument(help="Id of the workflow; GET /api/v1/workflows lists them.")],
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input", help='NAME=VALUE, many times; VALUE is JSON, else a text. The text 5: NAME="5" in quotes.'
+        ),
+    ] = None,
+    inputs: Annotated[
+        str | None, typer.Option(help="File with a JSON object of inputs, - for stdin; --input wins.")
+    ] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="Version of the workflow; else its default.")] = None,
+    priority: Annotated[str | None, typer.Option(help="0 to 10, or interactive, routine, backfill.")] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--rerun", help="Start the job of a workflow that deduplicates anew when it was unsuccessful."),
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end; exit code 4 unless it completed.")] = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a job of a workflow and print its id; Ctrl-C ends the waiting, not the job."""
+    body = {
+        "workflow_id": workflow,
+        "version": version,
+        "inputs": (_object(inputs) if inputs is not None else {}) | dict(map(_pair, given or [])),
+        "priority": int(priority) if priority is not None and priority.isdecimal() else priority,
+    }
+    created = operate(home, "POST", "jobs" + ("?rerun=true" if again else ""), body)
+    if not wait:
+        show(created, key_value_table("Started" if not created["existing"] else "Was there", created), as_json=as_json)
+        return
+    job = asyncio.run(_ended(Target.of(home), created["job_id"]))
+    facts = {name: job[name] for name in ENDED if job.get(name) not in (None, [])}
+    show(job, key_value_table("Ended", facts), as_json=as_json)
+    if job["status"] != JobStatus.COMPLETED:
+        raise JobNotCompleted(f"job {job['job_id']} ended as {job['status']}")
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    """Return name and value of an input; what is not JSON is a text."""
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise WrongCommandLine(f"--input needs NAME=VALUE, found {text!r}")
+    try:
+        return name, json.loads(value, object_pairs_hook=unique)
+    except ValueError:
+        return name, value
+
+
+def _object(source: str) -> Json:
+    """Return the inputs of a file or of stdin."""
+    try:
+        text = sys.stdin.read() if source == STDIN else Path(source).read_text(encoding="utf-8")
+        value = json.loads(text, object_pairs_hook=unique)
+    except OSError as error:
+        raise WrongCommandLine(f"--inputs: {source} cannot be read: {error}") from error
+    except ValueError as error:
+        raise WrongCommandLine(f"--inputs is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise WrongCommandLine("--inputs is not a JSON object")
+    return value
+
+
+async def _ended(target: Target, job_id: str) -> Json:
+    """Return a job once it is final; a platform that is away for a while loses none."""
+    url = f"{target.urls.gateway}/api/proxy/orchestrator/api/v1/jobs/{quote(job_id, safe='')}?wait={WAIT_SECONDS}"
+    async with target.client("operator") as client:
+        while True:
+            job = await patiently_get(client, url)
+            if job["status"] in JOB_FINAL:
+                return job
