@@ -27,7 +27,8 @@ import rasterio.shutil
 from rasterio.transform import from_origin
 
 from core.handler_models import RasterOptions
-from core.handlers_catalog import CreateCogParams, RasterValidateParams, RegisterItemParams
+from core.handlers_catalog import CreateCogParams, RasterValidateParams
+from core.stac_params import RegisterItemParams
 from core.tile_params import ProcessTileParams, TilingSchemeParams
 from handlers.context import Checkpoint, Outcome, ProcessContext, TaskInfo
 from handlers.raster import gdal

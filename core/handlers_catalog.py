@@ -10,8 +10,33 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from core.example_params import (
+    ChunkOutput,
+    ChunkParams,
+    EchoOutput,
+    FailParams,
+    FlakyParams,
+    HelloOutput,
+    HelloParams,
+    MakeValuesOutput,
+    MakeValuesParams,
+    MultiPhaseOutput,
+    MultiPhaseParams,
+    SizeCheckOutput,
+    SizeCheckParams,
+    SleepOutput,
+    SleepParams,
+)
 from core.external_params import ExportOutput, ExportParams, WithdrawOutput, WithdrawParams
 from core.handler_models import AnyOutput, AnyParams, Output, Params, RasterOptions
+from core.stac_params import (
+    EnsureCollectionOutput,
+    EnsureCollectionParams,
+    RegisterItemOutput,
+    RegisterItemParams,
+    RegisterItemsOutput,
+    RegisterItemsParams,
+)
 from core.tile_params import (
     CheckCollectionOutput,
     CheckCollectionParams,
@@ -63,77 +88,6 @@ class HandlerSpec:
     """Name of a param that is a URL: the worker puts a local copy in its place, of the header where that will do, and
     says in the param `whole` whether it has all bytes."""
     description: str = ""
-
-
-class SleepParams(Params):
-    seconds: float = Field(ge=0, le=86400)
-
-
-class HelloParams(Params):
-    name: str = "World"
-
-
-class HelloOutput(Output):
-    message: str
-
-
-class EchoOutput(Output):
-    echoed_params: dict[str, Any]
-
-
-class SleepOutput(Output):
-    slept_seconds: float
-
-
-class FailParams(Params):
-    code: str = "INTERNAL"
-    message: str = "failed on purpose"
-    transient: bool = False
-
-
-class FlakyParams(AnyParams):
-    failure_rate: float = Field(default=0.2, ge=0, le=1)
-
-
-class MultiPhaseParams(Params):
-    phases: int = Field(default=3, ge=1, le=1000)
-    seconds_per_phase: float = Field(default=0.1, ge=0)
-
-
-class MultiPhaseOutput(Output):
-    phases_run: list[int]
-    resumed_from: int
-
-
-class SizeCheckParams(Params):
-    size_bytes: int = Field(ge=0)
-    threshold_bytes: int = Field(default=100_000_000, ge=0)
-
-
-class SizeCheckOutput(Output):
-    size_bytes: int
-    size_mb: float
-    is_large: bool
-
-
-class ChunkParams(Params):
-    items: list[Any]
-    seconds_per_item: float = Field(default=0.0, ge=0)
-
-
-class ChunkOutput(Output):
-    processed: int
-    results: list[Any]
-
-
-class MakeValuesParams(Params):
-    count: int = Field(default=1000, ge=0, le=1_000_000)
-    bytes_each: int = Field(default=200, ge=40, le=1_000_000)
-
-
-class MakeValuesOutput(Output):
-    count: int
-    values: list[str]
 
 
 class RasterValidateParams(Params):
@@ -189,87 +143,85 @@ class FetchOutput(Output):
     etag: str | None = Field(description="As the host said.")
 
 
-class EnsureCollectionParams(Params):
-    collection_id: str
-    title: str
-    description: str = ""
-
-
-class EnsureCollectionOutput(Output):
-    collection_id: str
-    created: bool
-
-
-class RegisterItemParams(Params):
-    """A COG with its facts, or the tiles of a large raster with their grid."""
-
-    cog: str | None = Field(default=None, description="Blob path of the COG; staged: this is the read-back.")
-    cog_facts: dict[str, Any] | None = Field(default=None, description="The whole output of raster.create_cog.")
-    tiles: list[dict[str, Any]] | None = Field(default=None, description="Outputs of raster.process_tile.")
-    grid: dict[str, Any] | None = Field(default=None, description="`grid` of raster.generate_tiling_scheme.")
-    raster: dict[str, Any] | None = Field(default=None, description="`raster` of raster.validate; tiles need it.")
-    collection: dict[str, Any] | None = Field(default=None, description="Output of raster.check_collection, for files.")
-    output_prefix: str | None = Field(default=None, description="Where the overview of tiles goes.")
-    collection_id: str
-    item_id: str
-    title: str
-    description: str | None = None
-    href: str = Field(description="Unsigned URL of the download door for this version.")
-    version_label: str
-    properties: dict[str, Any] = Field(default={}, description="platform:* traceability, lineage.")
-    options: RasterOptions = RasterOptions()
-
-
-class RegisterItemOutput(Output):
-    stac_item_id: str
-    stac_collection_id: str
-    stac_item: dict[str, Any]
-    blob_path: str | None = Field(description="The COG, or the overview of the tiles.")
-    sha256: str | None
-    size_bytes: int | None
-    render: dict[str, Any] | None
-    report: dict[str, Any] | None
-    tiles_path: str | None = Field(default=None, description="List of the tiles, with their places and files.")
-
-
-class ItemToRegister(Params):
-    """One COG of a batch; the batch says the rest."""
-
-    cog: str = Field(description="Blob path of the COG; staged: this is the read-back.")
-    cog_facts: dict[str, Any] = Field(description="The whole output of raster.create_cog.")
-    item_id: str
-    title: str
-    description: str | None = None
-    href: str = Field(description="Unsigned URL of the download door for this version.")
-    options: RasterOptions | None = Field(default=None, description="Instead of those of the batch.")
-
-
-class RegisterItemsParams(Params):
-    """Several COGs of one collection."""
-
-    items: list[ItemToRegister] = Field(min_length=1, max_length=300)
-    collection_id: str
-    version_label: str
-    properties: dict[str, Any] = Field(default={}, description="platform:* traceability, lineage.")
-    options: RasterOptions = RasterOptions()
-
-
-class RegisterItemsOutput(Output):
-    stac_collection_id: str
-    stac_item_ids: list[str]
-    stac_items: list[dict[str, Any]] = Field(description="In the order of the params.")
-
-
 _SPECS = (
-    HandlerSpec("echo", LIGHT_QUEUE, RunMode.INLINE, AnyParams, EchoOutput, 300),
-    HandlerSpec("hello_world", LIGHT_QUEUE, RunMode.INLINE, HelloParams, HelloOutput, 300),
-    HandlerSpec("sleep", LIGHT_QUEUE, RunMode.INLINE, SleepParams, SleepOutput),
-    HandlerSpec("fail", LIGHT_QUEUE, RunMode.INLINE, FailParams, AnyOutput, 300),
-    HandlerSpec("flaky_echo", LIGHT_QUEUE, RunMode.INLINE, FlakyParams, EchoOutput, 300),
-    HandlerSpec("multi_phase", HEAVY_QUEUE, RunMode.SUBPROCESS, MultiPhaseParams, MultiPhaseOutput),
-    HandlerSpec("size_check", LIGHT_QUEUE, RunMode.INLINE, SizeCheckParams, SizeCheckOutput, 300),
-    HandlerSpec("chunk_processor", HEAVY_QUEUE, RunMode.SUBPROCESS, ChunkParams, ChunkOutput),
-    HandlerSpec("make_values", HEAVY_QUEUE, RunMode.SUBPROCESS, MakeValuesParams, MakeValuesOutput, 300),
+    HandlerSpec(
+        "echo",
+        LIGHT_QUEUE,
+        RunMode.INLINE,
+        AnyParams,
+        EchoOutput,
+        300,
+        description="Returns its params.",
+    ),
+    HandlerSpec(
+        "hello_world",
+        LIGHT_QUEUE,
+        RunMode.INLINE,
+        HelloParams,
+        HelloOutput,
+        300,
+        description="Greets somebody.",
+    ),
+    HandlerSpec(
+        "sleep",
+        LIGHT_QUEUE,
+        RunMode.INLINE,
+        SleepParams,
+        SleepOutput,
+        description="Waits, and stops waiting when it is cancelled.",
+    ),
+    HandlerSpec(
+        "fail",
+        LIGHT_QUEUE,
+        RunMode.INLINE,
+        FailParams,
+        AnyOutput,
+        300,
+        description="Fails with the code that it is given, for good or for now.",
+    ),
+    HandlerSpec(
+        "flaky_echo",
+        LIGHT_QUEUE,
+        RunMode.INLINE,
+        FlakyParams,
+        EchoOutput,
+        300,
+        description="Returns its params, and fails for now in some of its attempts.",
+    ),
+    HandlerSpec(
+        "multi_phase",
+        HEAVY_QUEUE,
+        RunMode.SUBPROCESS,
+        MultiPhaseParams,
+        MultiPhaseOutput,
+        description="Works in phases with a checkpoint after each; the next attempt goes on behind the last one.",
+    ),
+    HandlerSpec(
+        "size_check",
+        LIGHT_QUEUE,
+        RunMode.INLINE,
+        SizeCheckParams,
+        SizeCheckOutput,
+        300,
+        description="Says whether a size is above a threshold, for a conditional to choose by.",
+    ),
+    HandlerSpec(
+        "chunk_processor",
+        HEAVY_QUEUE,
+        RunMode.SUBPROCESS,
+        ChunkParams,
+        ChunkOutput,
+        description="Returns each of its items, after a time for each.",
+    ),
+    HandlerSpec(
+        "make_values",
+        HEAVY_QUEUE,
+        RunMode.SUBPROCESS,
+        MakeValuesParams,
+        MakeValuesOutput,
+        300,
+        description="Makes many texts: a large output.",
+    ),
     HandlerSpec(
         "source.fetch",
         LIGHT_QUEUE,
@@ -280,8 +232,23 @@ _SPECS = (
         fetches=True,
         description="Copies a file from a URL to the bronze zone, through the guard.",
     ),
-    HandlerSpec("external.export", LIGHT_QUEUE, RunMode.INLINE, ExportParams, ExportOutput, 86400),
-    HandlerSpec("external.withdraw", LIGHT_QUEUE, RunMode.INLINE, WithdrawParams, WithdrawOutput),
+    HandlerSpec(
+        "external.export",
+        LIGHT_QUEUE,
+        RunMode.INLINE,
+        ExportParams,
+        ExportOutput,
+        86400,
+        description="Copies a public version to the external zone.",
+    ),
+    HandlerSpec(
+        "external.withdraw",
+        LIGHT_QUEUE,
+        RunMode.INLINE,
+        WithdrawParams,
+        WithdrawOutput,
+        description="Removes the copies of an export.",
+    ),
     HandlerSpec(
         "raster.validate",
         LIGHT_QUEUE,

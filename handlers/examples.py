@@ -4,8 +4,7 @@ import random
 import time
 
 from core.errors import GeodagError, TransientError
-from core.handler_models import AnyParams
-from core.handlers_catalog import (
+from core.example_params import (
     ChunkOutput,
     ChunkParams,
     EchoOutput,
@@ -22,6 +21,7 @@ from core.handlers_catalog import (
     SleepOutput,
     SleepParams,
 )
+from core.handler_models import AnyParams
 from handlers.context import InlineContext, Outcome, ProcessContext
 
 _SLICE_SECONDS = 0.05

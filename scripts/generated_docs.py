@@ -36,6 +36,7 @@ from function.settings import GatewaySettings
 from orchestrator.settings import OrchestratorSettings
 from repositories.retention import RetentionSettings
 from repositories.settings import DatabaseSettings, ProcessSettings
+from scripts.generated_docs_handlers import handlers_page
 from serving.settings import ServingSettings
 from worker.settings import WorkerSettings
 
@@ -186,7 +187,10 @@ def workflow_schema() -> str:
     return json.dumps(author_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
-FILES: Final[Mapping[str, Callable[[], str]]] = {"docs/workflow.schema.json": workflow_schema}
+FILES: Final[Mapping[str, Callable[[], str]]] = {
+    "docs/workflow.schema.json": workflow_schema,
+    "docs/handlers.md": handlers_page,
+}
 PAGES: Final = (
     "docs/architecture.md",
     "docs/lifecycle.md",

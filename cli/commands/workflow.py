@@ -1,15 +1,17 @@
 """`geodag workflow`: what authors of workflows need, from their files alone."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Group
 
 from cli.errors import CliError, JobNotCompleted
 from cli.options import JsonOption
-from cli.output import print_json, print_text
+from cli.output import key_value_table, print_json, print_text, row_table, show
 from core.dag.author_schema import author_schema
 from core.dag.catalogue import load_folder
 from core.dag.definition import Workflow
@@ -23,6 +25,8 @@ from core.dag.scenario import Scenario, read_scenario
 from core.dag.why import told
 from core.dag.yaml_source import MAX_CHARACTERS, write_yaml
 from core.errors import CallerError, WorkflowError
+from core.handlers_catalog import CATALOG, HandlerSpec
+from core.model_guide import Guide, guides_of
 from core.models.engine import NodeState
 from core.statuses import NODE_FINAL, JobStatus
 
@@ -30,6 +34,7 @@ FileArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help=
 PathsArgument = Annotated[list[Path], typer.Argument(exists=True, help="Workflow files, or folders of them.")]
 SHOWN_OF_NODES = {"status", "skip_reason", "attempt", "waiting_for", "output", "error", "started_at", "completed_at"}
 MAX_WORDS = 120
+FIELD_COLUMNS = ("name", "type", "default", "meaning")
 
 app = typer.Typer(no_args_is_help=True, help="Checks, draws and rehearses workflow files.")
 
@@ -167,6 +172,40 @@ def _unfinished(result: Rehearsed) -> list[tuple[str, NodeState]]:
 def _words(data: Mapping[str, Any]) -> str:
     text = " ".join(f"{name}={value}" for name, value in data.items() if value not in (None, ""))
     return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]}…"
+
+
+@app.command()
+def handlers(
+    name: Annotated[str | None, typer.Argument(help="One handler, with its params and its output.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List what tasks can do, or show one handler as docs/handlers.md does."""
+    if name is None:
+        rows = [_brief(one) for one in CATALOG.values()]
+        show(rows, row_table("Handlers", tuple(rows[0]), rows), as_json=as_json)
+        return
+    if name not in CATALOG:
+        raise NotGood(f"there is no handler {name!r}; there are {', '.join(CATALOG)}")
+    spec = CATALOG[name]
+    schemas = {"params": spec.params.model_json_schema(), "output": spec.output.model_json_schema(mode="serialization")}
+    params, *inside = guides_of(spec.params)
+    output, *within = guides_of(spec.output, "serialization")
+    parts = {"Params": params, "Output": output} | {one.name: one for one in (*inside, *within)}
+    tables = [row_table(_title(title, one), FIELD_COLUMNS, _lines(one)) for title, one in parts.items()]
+    show({**_brief(spec), **schemas}, Group(key_value_table(name, _brief(spec)), *tables), as_json=as_json)
+
+
+def _brief(spec: HandlerSpec) -> dict[str, Any]:
+    facts = {"name": spec.name, "description": spec.description, "queue": spec.queue}
+    return facts | {"mode": spec.mode.value, "timeout_seconds": spec.timeout_seconds}
+
+
+def _title(title: str, guide: Guide) -> str:
+    return f"{title}, and whatever else it is given" if guide.others else title
+
+
+def _lines(guide: Guide) -> list[dict[str, Any]]:
+    return [asdict(one) for one in guide.fields]
 
 
 @app.command()

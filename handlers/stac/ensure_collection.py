@@ -1,7 +1,7 @@
 """`raster.stac_ensure_collection`: creates the pgstac collection of a platform when it is missing."""
 
-from core.handlers_catalog import EnsureCollectionParams
 from core.stac import collection_document
+from core.stac_params import EnsureCollectionParams
 from handlers.context import InlineContext, Outcome
 from repositories import pgstac
 

@@ -8,7 +8,7 @@ from typing import Any
 from rasterio.errors import RasterioError
 
 from core.errors import ParameterMissing, StorageUnavailable
-from core.handlers_catalog import RegisterItemParams
+from core.stac_params import RegisterItemParams
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import crs as crs_rules
 from handlers.raster import gdal

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from core.errors import Finding, ParameterInvalid
-from core.handlers_catalog import RegisterItemParams, RegisterItemsParams
+from core.stac_params import RegisterItemParams, RegisterItemsParams
 from handlers.context import Outcome, ProcessContext
 from handlers.stac.register_item import register_item
 

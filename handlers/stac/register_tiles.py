@@ -10,7 +10,7 @@ import rasterio
 from pyproj import CRS
 
 from core.errors import ParameterMissing
-from core.handlers_catalog import RegisterItemParams
+from core.stac_params import RegisterItemParams
 from core.tile_params import ProcessTileOutput
 from handlers.context import Outcome, ProcessContext
 from handlers.raster import crs as crs_rules

@@ -18,7 +18,8 @@ from rasterio.errors import NotGeoreferencedWarning
 from rasterio.transform import Affine, from_origin
 
 from core.handler_models import RasterOptions
-from core.handlers_catalog import CreateCogParams, RasterValidateParams, RegisterItemParams
+from core.handlers_catalog import CreateCogParams, RasterValidateParams
+from core.stac_params import RegisterItemParams
 from handlers.context import Checkpoint, Outcome, ProcessContext, TaskInfo
 from handlers.raster.create_cog import create_cog
 from handlers.raster.findings import Rejected

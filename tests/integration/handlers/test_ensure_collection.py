@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
-from core.handlers_catalog import EnsureCollectionOutput, EnsureCollectionParams
 from core.stac import collection_document
+from core.stac_params import EnsureCollectionOutput, EnsureCollectionParams
 from handlers.context import Checkpoint, InlineContext, TaskInfo
 from handlers.stac.ensure_collection import ensure_collection
 from repositories import pgstac, roles

@@ -270,7 +270,7 @@ async def test_a_checkpoint_reaches_the_next_attempt(bench: Bench) -> None:
         node_id="m",
         attempt=1,
         target="handlers.examples:multi_phase",
-        params_type="core.handlers_catalog:MultiPhaseParams",
+        params_type="core.example_params:MultiPhaseParams",
         params={"phases": 4, "seconds_per_phase": 0.0},
         scratch=str(place_scratch(bench.scratch, "j_m_1")),
         memory_bytes=0,

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 from cli.commands.workflow import app
 from cli.errors import JobNotCompleted
 from core.dag.loader import load_workflow
+from core.handlers_catalog import CATALOG
 
 SHIPPED = Path(__file__).parents[3] / "workflows"
 GOOD = """\
@@ -106,6 +107,25 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_handlers_are_listed_with_what_they_do() -> None:
+    shown = run("handlers").stdout
+    assert all(name in shown for name in CATALOG)
+    rows = json.loads(run("handlers", "--json").stdout)
+    assert [row["name"] for row in rows] == list(CATALOG)
+    assert all(row["description"] for row in rows)
+
+
+def test_a_handler_is_shown_with_its_params_its_output_and_their_objects() -> None:
+    shown = run("handlers", "raster.create_cog").stdout
+    for words in ("output_prefix", "container/prefix", "RasterOptions", "target_crs", "Output", "sha256"):
+        assert words in shown
+    answer = json.loads(run("handlers", "raster.create_cog", "--json").stdout)
+    assert "source" in answer["params"]["properties"]
+    assert "blob_path" in answer["output"]["properties"]
+    assert "whatever else" in run("handlers", "echo").stdout
+    assert "there is no handler 'ehco'" in str(run("handlers", "ehco").exception)
+
+
 def test_schema_prints_the_published_schema() -> None:
     published = SHIPPED.parent / "docs" / "workflow.schema.json"
     assert json.loads(run("schema").stdout) == json.loads(published.read_text(encoding="utf-8"))
@@ -156,6 +176,6 @@ def test_simulate_refuses_a_scenario_that_does_not_fit(tmp_path: Path, scenario:
     assert problem in str(run("simulate", file, "--scenario", written(tmp_path, "s.yaml", scenario)).exception)
 
 
-@pytest.mark.parametrize("command", ["lint", "graph", "schema", "simulate"])
+@pytest.mark.parametrize("command", ["lint", "graph", "handlers", "schema", "simulate"])
 def test_every_command_explains_itself(command: str) -> None:
     assert run(command, "--help").exit_code == 0

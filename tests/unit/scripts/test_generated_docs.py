@@ -2,6 +2,7 @@
 
 import pytest
 
+from core.handlers_catalog import CATALOG
 from core.statuses import ATTEMPT_TRANSITIONS, JOB_TRANSITIONS
 from scripts import generated_docs
 
@@ -37,6 +38,16 @@ def test_updating_a_page_twice_changes_nothing_more() -> None:
     assert once.startswith("before\n")
     assert once.endswith("\nafter\n")
     assert generated_docs.updated(once) == once
+
+
+def test_the_page_of_handlers_tells_each_field_of_each() -> None:
+    page = generated_docs.FILES["docs/handlers.md"]()
+    for spec in CATALOG.values():
+        section = page.partition(f"\n## {spec.name}\n")[2].partition("\n## ")[0]
+        assert spec.description
+        assert spec.description in section
+        for name in (*spec.params.model_fields, *spec.output.model_fields):
+            assert f"| `{name}` |" in section
 
 
 @pytest.mark.parametrize("page", ["no part", STALE.replace("states", "weather")])

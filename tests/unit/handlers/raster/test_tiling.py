@@ -17,8 +17,8 @@ from rasterio.windows import Window
 
 from core.errors import DataError, ParameterMissing
 from core.handler_models import RasterOptions
-from core.handlers_catalog import RegisterItemParams
 from core.stac import tile_items
+from core.stac_params import RegisterItemParams
 from core.tile_params import ProcessTileParams, TilingSchemeParams
 from handlers.context import Outcome
 from handlers.raster import tallies

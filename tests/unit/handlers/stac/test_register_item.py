@@ -16,8 +16,8 @@ from pystac.extensions.render import RenderExtension
 from pystac.extensions.version import ItemVersionExtension
 
 from core.errors import Classification, ParameterInvalid, StorageUnavailable
-from core.handlers_catalog import RegisterItemOutput
 from core.stac import collection_document
+from core.stac_params import RegisterItemOutput
 from tests.support.raster_path import UTM33, Made, RasterPath, pattern, stack
 from tests.support.stac_schemas import stac_errors
 

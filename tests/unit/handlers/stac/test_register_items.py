@@ -6,7 +6,7 @@ import pytest
 
 from core.errors import ParameterInvalid, StorageUnavailable
 from core.handler_models import RasterOptions
-from core.handlers_catalog import RegisterItemsParams
+from core.stac_params import RegisterItemsParams
 from handlers.stac.register_items import register_items
 from tests.support.raster_path import Made, RasterPath, pattern
 
