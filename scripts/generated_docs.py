@@ -36,6 +36,7 @@ from function.settings import GatewaySettings
 from orchestrator.settings import OrchestratorSettings
 from repositories.retention import RetentionSettings
 from repositories.settings import DatabaseSettings, ProcessSettings
+from scripts.generated_docs_api import operator_page
 from scripts.generated_docs_handlers import handlers_page
 from serving.settings import ServingSettings
 from worker.settings import WorkerSettings
@@ -190,6 +191,7 @@ def workflow_schema() -> str:
 FILES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/workflow.schema.json": workflow_schema,
     "docs/handlers.md": handlers_page,
+    "docs/operator-api.md": operator_page,
 }
 PAGES: Final = (
     "docs/architecture.md",

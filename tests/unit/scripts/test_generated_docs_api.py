@@ -1,0 +1,34 @@
+"""The operators' page has every route that the gateway lets operators reach."""
+
+import re
+
+from core.dag.orders import Kind
+from scripts.generated_docs_api import ORDERS, TOLD, operator_page, routes
+
+PAGE = operator_page()
+
+
+def test_every_route_has_its_section_and_nothing_else_has() -> None:
+    found = {(method, path) for method, path, _ in routes()}
+    assert ("POST", "/api/v1/jobs/{job_id}/nodes/{node_id}/gate") in found
+    assert ("POST", "/api/v1/callbacks/claims") not in found
+    told = set(re.findall(r"^### (GET|PUT|POST|PATCH|DELETE) (\S+)$", PAGE, re.MULTILINE))
+    assert told == found
+    assert TOLD.keys() <= found
+
+
+def test_every_order_is_told() -> None:
+    assert ORDERS.keys() == {kind.value for kind in Kind}
+
+
+def test_every_object_that_is_named_is_told() -> None:
+    anchors = {heading.lower() for heading in re.findall(r"^### (\w+)$", PAGE, re.MULTILINE)}
+    links = set(re.findall(r"\]\(#(\w+)\)", PAGE)) - {"orders"}
+    assert links
+    assert links <= anchors
+
+
+def test_a_section_says_query_body_answer_and_errors() -> None:
+    section = PAGE.partition("### POST /api/v1/jobs\n")[2].partition("\n### ")[0]
+    for words in ("Start a run", "**Query**: `rerun`", "[CreateJob](#createjob)", "[JobCreated](#jobcreated)", "404"):
+        assert words in section
