@@ -12,6 +12,9 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 from pydantic import BaseModel, ConfigDict, Field
 
+SET, LIFTED = "paused", "resumed"
+"""What the audit calls it."""
+
 
 class Switch(BaseModel):
     """One pause switch, in force or lifted."""
@@ -22,6 +25,7 @@ class Switch(BaseModel):
     paused: bool
     updated_by: str
     updated_at: datetime
+    reason: str | None = Field(default=None, description="Why it was turned last, as the audit has it.")
 
 
 class PauseRepository:
@@ -35,11 +39,22 @@ class PauseRepository:
         async with self._conn.cursor(row_factory=class_row(Switch)) as cursor:
             await cursor.execute(
                 """
-                SELECT substr(key, 7) AS switch, value = 'true'::jsonb AS paused, updated_by, updated_at
-                FROM dagapp.dag_settings WHERE starts_with(key, 'pause:') ORDER BY key
-                """
+                SELECT substr(key, 7) AS switch, value = 'true'::jsonb AS paused, updated_by, updated_at, a.reason
+                FROM dagapp.dag_settings
+                LEFT JOIN LATERAL (
+                    SELECT reason FROM dagapp.asset_audit
+                    WHERE action = ANY(%s) AND after ->> 'switch' = substr(key, 7)
+                    ORDER BY audit_id DESC LIMIT 1) AS a ON true
+                WHERE starts_with(key, 'pause:') ORDER BY key
+                """,
+                ([SET, LIFTED],),
             )
             return await cursor.fetchall()
+
+    async def was_turned(self, switch: str) -> bool:
+        """Return whether a switch was ever set."""
+        cursor = await self._conn.execute("SELECT FROM dagapp.dag_settings WHERE key = %s", (f"pause:{switch}",))
+        return await cursor.fetchone() is not None
 
     async def turn(self, switch: str, paused: bool, actor: str) -> bool:
         """Turn a switch and return whether that changed it; a lifted one stays as a record of who lifted it."""

@@ -69,8 +69,8 @@ REOPEN: Final = "`CHILD_JOB`: order it for the parent; and what protects approve
 _ORDERS_HEAD: Final = (
     "For one job: `POST /api/v1/jobs/{job_id}/KIND`, for one of its nodes `POST …/nodes/{node_id}/KIND`. The body may",
     "be left out; it has `reason` (at most 1,000 characters), `dry_run` (true: say `would_apply`, change nothing) and",
-    "the arguments of the order, beside each other. Of many jobs these stand in `args`. The answer is 202 `pending` when",
-    "somebody holds the job; it obeys soon.",
+    "the arguments of the order, beside each other. Of many jobs these stand in `args`. The answer is 202 `pending`",
+    "when somebody holds the job; it obeys soon.",
 )
 ORDERS: Final[Mapping[str, tuple[str, Any, str]]] = {
     "cancel": ("Cancel a job at once, with its child jobs; workers stop what they are at.", None, "`JOB_FINAL`"),

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from core.errors import NotFound, ParameterInvalid
 from core.handlers_catalog import KNOWN_QUEUES
+from core.identity import Role
+from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
-from repositories.pauses import PauseRepository, Switch
+from repositories.pauses import LIFTED, SET, PauseRepository, Switch
 from services.definitions import Shelf
 
 log = logging.getLogger(__name__)
@@ -45,13 +47,19 @@ class PauseService:
 
         Raises:
             ParameterInvalid: It is no switch.
-            NotFound: There is nothing by that name to pause.
+            NotFound: There is nothing by that name; what is gone can be lifted if it was ever paused.
         """
         kind, name = parse_switch(switch)
-        if paused:
-            self._check_known(kind, name)
+        known = self._is_known(kind, name)
+        if paused and not known:
+            raise _unknown(kind, name)
         async with transaction(self._pool) as conn:
-            changed = await PauseRepository(conn).turn(switch, paused, actor)
+            pauses = PauseRepository(conn)
+            if not known and not await pauses.was_turned(switch):
+                raise _unknown(kind, name)
+            changed = await pauses.turn(switch, paused, actor)
+            if changed:
+                await AuditRepository(conn).add(_entry(switch, paused, actor, reason))
         if not changed:
             return Turned(switch, paused, changed=False, jobs=0)
         log.info("pause switch turned", extra={"switch": switch, "paused": paused, "actor": actor})
@@ -72,10 +80,9 @@ class PauseService:
             await pauses.log(woken, event, data, queue)
         return len(woken)
 
-    def _check_known(self, kind: str, name: str) -> None:
+    def _is_known(self, kind: str, name: str) -> bool:
         known: Iterable[str] = self._shelf.catalogue.ids() if kind == "workflow" else KNOWN_QUEUES
-        if kind != "all" and name not in known:
-            raise NotFound(f"there is no {kind} {name[:64]}", field="switch", value=f"{kind}:{name[:64]}")
+        return kind == "all" or name in known
 
     async def release_held(self) -> int:
         """Wake jobs that are held by nothing any more and return how many.
@@ -87,6 +94,23 @@ class PauseService:
             pauses = PauseRepository(conn)
             held = await pauses.held_for_nothing(HELD_LIMIT)
             return len(await pauses.wake(held)) if held else 0
+
+
+def _unknown(kind: str, name: str) -> NotFound:
+    return NotFound(f"there is no {kind} {name[:64]}", field="switch", value=f"{kind}:{name[:64]}")
+
+
+def _entry(switch: str, paused: bool, actor: str, reason: str | None) -> NewAuditEntry:
+    return NewAuditEntry(
+        asset_id=None,
+        version_ordinal=None,
+        action=SET if paused else LIFTED,
+        actor=actor,
+        actor_role=Role.OPERATOR,
+        reason=reason,
+        before={"switch": switch, "paused": not paused},
+        after={"switch": switch, "paused": paused},
+    )
 
 
 def parse_switch(switch: str) -> tuple[str, str]:

@@ -95,9 +95,10 @@ def _act(row: Json) -> Json:
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     changes = (f"{name}: {before.get(name, '–')} → {after.get(name, '–')}" for name in names)
     version = row.get("version_ordinal")
+    about = row.get("asset_id") or row.get("platform_id") or after.get("switch")
     return {
         "time": str(row["created_at"])[:19].replace("T", " "),
-        "what": f"{row.get('asset_id') or row.get('platform_id')}{'' if version is None else f' v{version}'}",
+        "what": f"{about}{'' if version is None else f' v{version}'}",
         "action": row["action"],
         "who": f"{row['actor']} ({row['actor_role']})",
         "change": "; ".join(changes),

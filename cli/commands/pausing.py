@@ -5,11 +5,15 @@ from typing import Annotated
 import typer
 
 from cli.commands.submit import WrongCommandLine
-from cli.operator import ReasonOption, operate, segment
+from cli.operator import operate, segment
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, row_table, show
 
-COLUMNS = ("switch", "paused", "updated_by", "updated_at")
+COLUMNS = ("switch", "paused", "updated_by", "updated_at", "reason")
+ReasonOption = Annotated[
+    str | None,
+    typer.Option(help="Kept with the switch, in the audit and in the logs of jobs it is about now."),
+]
 AllOption = Annotated[bool, typer.Option("--all", help="Everything.")]
 WorkflowOption = Annotated[str | None, typer.Option("--workflow", help="Jobs of this workflow.")]
 QueueOption = Annotated[str | None, typer.Option("--queue", help="Tasks of this queue.")]
@@ -26,7 +30,8 @@ def pause(
     """Start nothing new until `geodag resume`; submits are accepted and wait. One job: `geodag job pause`."""
     switch = _switch(everything, workflow, queue)
     answer = operate(home, "PUT", f"settings/pauses/{segment(switch)}", {"reason": reason})
-    show(answer, key_value_table("Paused", answer), as_json=as_json)
+    title = "Paused" if answer["changed"] else "Was paused already"
+    show(answer, key_value_table(title, answer), as_json=as_json)
 
 
 def resume(
@@ -37,10 +42,11 @@ def resume(
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Lift a switch; what it held goes on at once."""
+    """Lift a switch; what it held goes on at once. What is not paused stays as it is, and the answer says so."""
     switch = _switch(everything, workflow, queue)
     answer = operate(home, "DELETE", f"settings/pauses/{segment(switch)}", {"reason": reason})
-    show(answer, key_value_table("Resumed", answer), as_json=as_json)
+    title = "Resumed" if answer["changed"] else "Was not paused"
+    show(answer, key_value_table(title, answer), as_json=as_json)
 
 
 def pauses(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:

@@ -74,7 +74,7 @@ class Hostile(CliPeer):
 
     def reply(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         nasty = "a\x1b[2J\x07[/red]\x9b2J\u202e\nbegun"
-        row: dict[str, Any] = dict.fromkeys(ROW_FIELDS, nasty) | {"age_seconds": 5, "decisions": []}
+        row: dict[str, Any] = dict.fromkeys(ROW_FIELDS, nasty) | {"age_seconds": 5, "decisions": [], "changed": True}
         row |= {"waiting_for": {"kind": nasty, "detail": {nasty: nasty}}, "error": {"code": nasty}}
         row |= {name: {nasty: nasty} for name in ("event_data", "before", "progress")}
         lists = {name: [row] for name in LISTS}
@@ -177,6 +177,30 @@ def test_jobs_are_listed_and_shown_with_what_they_wait_for(peer: Peer) -> None:
 def test_switches_letters_and_deliveries_have_their_words(peer: Peer, words: str, method: str, path: str) -> None:
     run(*words.split())
     assert [(seen[0], seen[1]) for seen in peer.seen] == [(method, path)]
+
+
+@pytest.mark.parametrize(("word", "changed", "told"), [
+    ("pause", True, "Paused"), ("pause", False, "Was paused already"),
+    ("resume", True, "Resumed"), ("resume", False, "Was not paused"),
+])  # fmt: skip
+def test_a_switch_that_was_like_that_before_says_so(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, word: str, changed: bool, told: str
+) -> None:
+    answer = {"switch": "all", "paused": word == "pause", "changed": changed, "jobs": 0}
+    monkeypatch.setitem(ANSWERS, "settings/pauses/all", answer)
+    assert told in run(word, "--all")
+
+
+def test_the_reason_of_a_switch_is_shown_with_it_and_in_the_audit(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    switch = {"switch": "all", "paused": True, "updated_by": "op", "reason": "disk full"}
+    monkeypatch.setitem(ANSWERS, "settings/pauses", {"switches": [switch]})
+    assert "disk full" in run("pauses")
+    states = {"before": {"switch": "all", "paused": False}, "after": {"switch": "all", "paused": True}}
+    who = {"created_at": "2026-01-01T00:00:00Z", "action": "paused", "actor": "op", "actor_role": "operator"}
+    monkeypatch.setitem(ANSWERS, "/api/admin/audit", {"entries": [{**who, **states, "reason": "disk full"}]})
+    shown = run("audit")
+    assert "│ all " in shown
+    assert "paused: False → True" in shown
 
 
 def test_a_platform_is_changed_only_in_what_was_named(peer: Peer) -> None:

@@ -21,6 +21,7 @@ async def test_a_switch_holds_new_jobs_until_it_is_lifted(door: Door, engine: En
     job_id = await door.create("echo_test")
     (listed,) = (await door.get("/api/v1/settings/pauses"))["switches"]
     assert (listed["switch"], listed["paused"], listed["updated_by"]) == ("workflow:echo_test", True, "operator")
+    assert listed["reason"] == "maintenance"
     assert await engine.messages(job_id) == []
     status, body = await turn(door, "DELETE", "workflow:echo_test")
     assert (status, body["changed"], body["jobs"]) == (200, True, 1)
@@ -37,6 +38,7 @@ async def test_what_is_no_switch_is_refused_by_name(standing: Door) -> None:
     for switch, status in (("nothing", 422), ("queue:nope", 404)):
         code, problem = await turn(standing, "PUT", switch)
         assert (code, problem["field"]) == (status, "switch")
+        assert (await turn(standing, "DELETE", switch))[0] == status
     assert (await turn(standing, "PUT", "all", {"surprise": 1}))[1]["field"] == "surprise"
 
 

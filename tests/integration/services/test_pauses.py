@@ -118,6 +118,29 @@ async def test_jobs_log_who_set_and_who_lifted_a_switch(engine: Engine) -> None:
     ))  # fmt: skip
 
 
+async def test_who_turned_a_switch_when_and_why_is_kept_with_it_and_in_the_audit(engine: Engine) -> None:
+    await engine.pauses.turn(f"queue:{QUEUE}", paused=True, actor="op", reason="disk full")
+    await engine.pauses.turn(f"queue:{QUEUE}", paused=True, actor="other", reason="late")
+    await engine.pauses.turn("all", paused=True, actor="op", reason=None)
+    everything, queue = await engine.pauses.all()
+    assert (queue.switch, queue.updated_by, queue.reason) == (f"queue:{QUEUE}", "op", "disk full")
+    assert everything.reason is None
+    await engine.pauses.turn(f"queue:{QUEUE}", paused=False, actor="other", reason="disk cleaned")
+    (_, queue) = await engine.pauses.all()
+    assert (queue.paused, queue.updated_by, queue.reason) == (False, "other", "disk cleaned")
+    rows = await engine.query(
+        "SELECT action, actor, actor_role, reason, before, after FROM dagapp.asset_audit ORDER BY audit_id"
+    )
+    assert [(row["action"], row["actor"], row["actor_role"], row["reason"]) for row in rows] == [
+        ("paused", "op", "operator", "disk full"),
+        ("paused", "op", "operator", None),
+        ("resumed", "other", "operator", "disk cleaned"),
+    ]
+    assert rows[0]["before"] == {"switch": f"queue:{QUEUE}", "paused": False}
+    assert rows[0]["after"] == {"switch": f"queue:{QUEUE}", "paused": True}
+
+
+@pytest.mark.parametrize("on", [True, False])
 @pytest.mark.parametrize(("switch", "error"), [
     ("nothing", ParameterInvalid),
     ("workflow:", ParameterInvalid),
@@ -125,9 +148,9 @@ async def test_jobs_log_who_set_and_who_lifted_a_switch(engine: Engine) -> None:
     ("workflow:nope", NotFound),
     ("queue:nope", NotFound),
 ])  # fmt: skip
-async def test_what_is_no_switch_is_refused(engine: Engine, switch: str, error: type[Exception]) -> None:
+async def test_what_is_no_switch_is_refused(engine: Engine, switch: str, error: type[Exception], on: bool) -> None:
     with pytest.raises(error):
-        await engine.pause(switch)
+        await engine.pause(switch, on=on)
     assert await engine.pauses.all() == []
 
 
