@@ -80,6 +80,12 @@ def print_error(words: str, text: str = "") -> None:
     console(stderr=True).print(told.append(printable_lines(text), style="not bold default"), soft_wrap=True)
 
 
+def print_warning(text: str) -> None:
+    """Print a warning of some lines to stderr."""
+    told = Text("Warning: ", style="bold yellow")
+    console(stderr=True).print(told.append(printable_lines(text), style="not bold default"), soft_wrap=True)
+
+
 def styled(state: str | None) -> Text:
     """Return a state in its colour."""
     return plain(state, STATE_STYLES.get(state, "")) if state else Text("–")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 
-from core.dag.catalogue import WorkflowCatalogue, load_folder
+from core.dag.catalogue import load_folder
 from core.errors import DatabaseUnavailable
 from edge.identity import Identity, PrepareIdentity, build_identity
 from edge.seal import Seal
@@ -67,7 +67,7 @@ from services.chores import ChoreService
 from services.claims import ClaimService
 from services.commands import CommandService
 from services.dead_letters import DeadLetterService
-from services.definitions import Definitions, Shelf
+from services.definitions import Definitions
 from services.insight import InsightService
 from services.jobs import JobService
 from services.offers import Offers
@@ -79,6 +79,7 @@ from services.recover import OutageGuard, RecoverService
 from services.reopening import OF_VERSIONS
 from services.results import ResultService
 from services.rooms import RoomService
+from services.shelf import Shelf
 from services.slots import SlotService
 from services.stalls import StallService
 from services.submit import SubmitService
@@ -154,12 +155,13 @@ def create_app(settings: OrchestratorSettings) -> FastAPI:
     return app
 
 
-def load_catalogue(folder: Path) -> WorkflowCatalogue:
+def load_shelf(folder: Path) -> Shelf:
     """Return the workflows of a folder; files that are broken are logged and listed."""
-    catalogue = load_folder(read_definitions(folder))
-    for broken in catalogue.broken:
+    files = read_definitions(folder)
+    shelf = Shelf(load_folder(files), files)
+    for broken in shelf.catalogue.broken:
         log.error("workflow file broken", extra={"file": broken.file, "reason": broken.error})
-    return catalogue
+    return shelf
 
 
 def build_context(settings: OrchestratorSettings, identity: Identity) -> Context:
@@ -167,7 +169,7 @@ def build_context(settings: OrchestratorSettings, identity: Identity) -> Context
     owner_id = f"{socket.gethostname()[:24]}-{os.getpid()}-{secrets.token_hex(4)}"
     pool = _pool(settings, owner_id)
     guard = OutageGuard(time.monotonic(), settings.orchestrator_threshold_seconds, settings.lease_seconds)
-    shelf, life = Shelf(load_catalogue(settings.workflows_dir)), Life()
+    shelf, life = load_shelf(settings.workflows_dir), Life()
     waiters = JobWaiters(pool, lambda: listener.hears.is_set())  # noqa: PLW0108 - there is no listener yet
     definitions, blobs = Definitions(shelf.catalogue.workflows.values()), open_blobs(settings)
     desk = PayloadDesk(PayloadStore(blobs))

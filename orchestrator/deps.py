@@ -31,7 +31,6 @@ from repositories.database import AsyncPool
 from services.claims import ClaimService
 from services.commands import CommandService
 from services.dead_letters import DeadLetterService
-from services.definitions import Shelf
 from services.insight import InsightService
 from services.jobs import JobService
 from services.offers import Offers
@@ -39,6 +38,7 @@ from services.pauses import PauseService
 from services.payload_desk import PayloadDesk
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
+from services.shelf import Shelf
 from services.slots import SlotService
 from services.stalls import StallService
 from services.submits import Submits

@@ -17,9 +17,10 @@ from repositories.commands import CommandRepository
 from repositories.jobs import JobRepository
 from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
 from repositories.workflows import WorkflowRepository
-from services.definitions import Definitions, Shelf
+from services.definitions import Definitions
 from services.payload_desk import PayloadDesk
 from services.rooms import NOBODY_WAITS, Lent
+from services.shelf import Shelf
 from services.starting import all_born, first_step
 from services.work import Connection
 from services.writing import DecisionWriter
@@ -90,7 +91,7 @@ class JobService:
             ParameterMissing, ParameterInvalid: The inputs or the priority do not fit.
             StorageUnavailable: Try again.
         """
-        workflow = self._shelf.catalogue.get(workflow_id, version)
+        workflow = self._shelf.get(workflow_id, version)
         resolved, level = resolve_inputs(workflow, inputs), resolve_priority(priority, workflow.priority)
         job_id, (rest, large) = _job_id(workflow, resolved), split(resolved)
         prefix = value_prefix(job_id)
@@ -136,7 +137,7 @@ class JobService:
             ParameterMissing, ParameterInvalid: The inputs or the priority do not fit.
             WorkflowError: The workflow deduplicates, and the job would work for a request.
         """
-        workflow = self._shelf.catalogue.get(workflow_id, version)
+        workflow = self._shelf.get(workflow_id, version)
         if correlation_id is not None and workflow.deduplicate is not None:
             raise WorkflowError(f"{workflow_id} deduplicates, so the submit of a platform cannot start it")
         resolved = resolve_inputs(workflow, inputs)

@@ -10,7 +10,7 @@ from core.identity import Role
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
 from repositories.pauses import LIFTED, SET, PauseRepository, Switch
-from services.definitions import Shelf
+from services.shelf import Shelf
 
 log = logging.getLogger(__name__)
 

@@ -24,12 +24,13 @@ from services.advance import AdvanceService, advance_one
 from services.chores import ChoreService
 from services.claims import ClaimService
 from services.commands import CommandService
-from services.definitions import Definitions, Shelf
+from services.definitions import Definitions
 from services.jobs import JobService
 from services.offers import Offers
 from services.recover import OutageGuard, RecoverService
 from services.results import ResultService
 from services.rooms import RoomService
+from services.shelf import Shelf
 from services.slots import SlotService
 from services.work import Connection
 

@@ -13,8 +13,9 @@ from typing import Annotated
 import typer
 
 from cli.errors import CliError, ExitCode
+from cli.operator import operate
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import console, key_value_table, plain, print_text, show
+from cli.output import console, key_value_table, plain, print_text, print_warning, show
 from cli.stack.layout import REPOSITORY, BlobsKind, Home, QueueKind, Shape
 from cli.stack.logs import LogTail, last_lines
 from cli.stack.processes import ProcessId, wait_until
@@ -110,6 +111,24 @@ def show_urls(home: Path, title: str, *, as_json: bool) -> None:
     state = read_state(home) or {}
     rows = {**state.get("urls", {}), "keys": str(Home(home.resolve()).root / "credentials.json")}
     show(state, key_value_table(title, rows), as_json=as_json)
+    warn_of_broken(home)
+
+
+def warn_of_broken(home: Path) -> None:
+    """Say on stderr which workflow files of a running stack are broken, and what is wrong first with each."""
+    try:
+        broken = operate(home, "GET", "workflows")["broken"]
+    except CliError:
+        return  # Whether the stack answers is not asked here.
+    if broken:
+        lines = ["  " + _first_problem(one["file"], one["error"]) for one in broken]
+        told = f"broken workflow files: {len(broken)}; `geodag workflow lint` with their folder shows every problem"
+        print_warning("\n".join([told, *lines]))
+
+
+def _first_problem(file: str, error: str) -> str:
+    first = error.partition("\n")[0]
+    return first if first.startswith(file) else f"{file}: {first}"
 
 
 def wait_for_ready(home: Path, child: "subprocess.Popen[bytes] | None") -> None:
@@ -164,6 +183,7 @@ def _run_in_foreground(home: Path, shape: Shape) -> None:
 def _announce(stack: Stack) -> None:
     rows = {name: getattr(stack.urls, name) for name in ("gateway", "orchestrator", "serving")}
     console().print(key_value_table("geodag is up; Ctrl-C stops it", rows))
+    warn_of_broken(stack.home.root)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ async def get_workflow(request: Request, workflow_id: str, version: int | None =
     """Return one definition in canonical form, by default the default version."""
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
-    workflow = ctx.shelf.catalogue.get(workflow_id, version)
+    workflow = ctx.shelf.get(workflow_id, version)
     return JSONResponse({**workflow_view(workflow), "definition": workflow.to_json()})
 
 

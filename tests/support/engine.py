@@ -40,7 +40,7 @@ from services.chores import ChoreService
 from services.claims import ClaimService
 from services.commands import Answer, CommandService, Order
 from services.dead_letters import DeadLetterService
-from services.definitions import Definitions, Shelf
+from services.definitions import Definitions
 from services.insight import InsightService
 from services.jobs import JobService
 from services.loading_fan_outs import Scope
@@ -50,6 +50,7 @@ from services.payload_desk import PayloadDesk
 from services.reopening import OF_VERSIONS
 from services.results import ResultService
 from services.rooms import RoomService
+from services.shelf import Shelf
 from services.work import Connection, pipelined
 
 WORKFLOWS = Path(__file__).resolve().parents[2] / "workflows"

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.commands.submit import WrongCommandLine
+from cli.commands.up import warn_of_broken
 from cli.main import app
 from cli.output import HARMFUL
 from tests.support.cli_peer import CliPeer
@@ -19,6 +20,7 @@ ANSWERS: dict[str, Any] = {
     "jobs": {"jobs": [JOB | {"waiting_for": PAUSED}]},
     "jobs/j1": JOB | {"progress": {"fraction": 0.5}},
     "jobs/j1/nodes": {"nodes": [{"node_id": "a", "status": "READY", "waiting_for": PAUSED}]},
+    "workflows": {"workflows": [], "broken": []},
     "settings/pauses": {"switches": [{"switch": "all", "paused": True}]},
     "dead-letters": {"dead_letters": [{"dead_letter_id": 7, "classification": "unreadable"}]},
 }
@@ -201,6 +203,18 @@ def test_the_reason_of_a_switch_is_shown_with_it_and_in_the_audit(peer: Peer, mo
     shown = run("audit")
     assert "│ all " in shown
     assert "paused: False → True" in shown
+
+
+def test_whoever_starts_the_platform_is_told_of_broken_workflow_files(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    warn_of_broken(tmp_path)  # the peer knows none
+    assert capsys.readouterr().err == ""
+    found = {"file": "x.yaml", "error": "x.yaml:5: node a: next names 'b'\nx.yaml:7: more"}
+    monkeypatch.setitem(ANSWERS, "workflows", {"workflows": [], "broken": [found]})
+    warn_of_broken(tmp_path)
+    assert "broken workflow files: 1;" in (told := capsys.readouterr().err)
+    assert "  x.yaml:5: node a: next names 'b'\n" in told
 
 
 def test_a_platform_is_changed_only_in_what_was_named(peer: Peer) -> None:

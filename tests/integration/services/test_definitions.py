@@ -2,12 +2,15 @@
 
 from typing import Any
 
-from core.dag.catalogue import WorkflowCatalogue
+import pytest
+
+from core.dag.catalogue import WorkflowCatalogue, load_folder
 from core.dag.definition import Workflow
 from core.dag.pinning import pin
+from core.errors import NotFound
 from core.statuses import JobStatus
 from repositories.database import AsyncPool
-from services.definitions import Shelf
+from services.shelf import Shelf
 from services.work import pipelined
 from tests.support.engine import Engine, HandWorker
 from tests.unit.core.dag.harness import chain, workflow_of
@@ -31,15 +34,76 @@ async def registered(pool: AsyncPool, *workflows: Workflow, may_redefine: bool =
     return shelf.catalogue
 
 
-async def test_a_version_with_other_content_is_taken_off_with_all_that_run_it(pool: AsyncPool) -> None:
+async def test_the_stored_content_of_a_version_stays_in_use_with_all_that_run_it(
+    pool: AsyncPool,
+) -> None:
     tree = calling("top", "mid"), calling("mid", "leaf"), leaf()
-    assert (await registered(pool, *tree)).ids() == ("leaf", "mid", "top")
+    before = await registered(pool, *tree)
+    assert before.ids() == ("leaf", "mid", "top")
     assert (await registered(pool, *tree)).broken == ()
     changed = await registered(pool, *tree[:2], leaf(name="other"), workflow_of(chain("a"), workflow_id="alone"))
-    assert changed.ids() == ("alone",)
-    assert [one.file for one in changed.broken] == ["leaf version 1", "mid version 1", "top version 1"]
-    assert "give the change a new version" in changed.broken[0].error
-    assert changed.broken[2].error == "runs leaf version 1"
+    assert changed.ids() == ("alone", "leaf", "mid", "top")
+    (broken,) = changed.broken
+    assert broken.file == "leaf version 1"
+    assert "which stays in use; give the change a new version" in broken.error
+    for name in ("leaf", "mid", "top"):
+        assert changed.get(name).definition_hash == before.get(name).definition_hash
+    mended = await registered(pool, *tree[:2], leaf(), leaf(2, name="other"))
+    assert (mended.broken, mended.get("leaf").version) == ((), 2)
+
+
+async def test_what_does_not_fit_the_stored_child_is_broken(pool: AsyncPool) -> None:
+    await registered(pool, leaf())
+    wide = leaf(inputs={"x": {"type": "string"}})
+    nodes = {**chain("a"), "a": {"type": "workflow", "workflow_id": "leaf", "inputs": {"x": "1"}, "next": ["end"]}}
+    changed = await registered(pool, wide, workflow_of(nodes, workflow_id="top"))
+    assert changed.ids() == ("leaf",)
+    assert "workflow leaf has no input 'x'" in changed.broken[1].error
+
+
+FILE = """\
+workflow_id: demo
+version: {version}
+nodes:
+  start: {{type: start, next: say}}
+  say: {{handler: echo, params: {{said: {said}}}, next: {next}}}
+  end: {{type: end}}
+"""
+
+
+async def shelf_of(pool: AsyncPool, *texts: str) -> Shelf:
+    files = {f"demo_{number}.yaml": text for number, text in enumerate(texts)}
+    shelf = Shelf(load_folder(files), files)
+    async with pipelined(pool) as conn:
+        await shelf.register(conn, may_redefine=False)
+    return shelf
+
+
+async def test_a_file_that_was_edited_in_place_is_listed_by_its_name(pool: AsyncPool) -> None:
+    stored = (await shelf_of(pool, FILE.format(version=1, said="a", next="end"))).get("demo")
+    edited = await shelf_of(pool, FILE.format(version=1, said="b", next="end"))
+    assert edited.get("demo").definition_hash == stored.definition_hash
+    (broken,) = edited.catalogue.broken
+    assert (broken.file, broken.error.partition(" is stored")[0]) == ("demo_0.yaml", "demo_0.yaml: demo version 1")
+
+
+async def test_whoever_asks_for_a_workflow_of_a_broken_file_is_told_what_is_wrong(pool: AsyncPool) -> None:
+    shelf = await shelf_of(
+        pool,
+        FILE.format(version=1, said="a", next="end"),
+        FILE.format(version=2, said="a", next="nowhere"),
+        FILE.format(version=1, said="a", next="gone, when: x").replace("demo", "other"),
+    )
+    assert shelf.get("demo").version == 1
+    with pytest.raises(NotFound, match=r"no version 2: its file is broken: demo_1.yaml:5: node say: .*nowhere") as told:
+        shelf.get("demo", 2)
+    assert "geodag workflow lint demo_1.yaml" in str(told.value.detail.remediation)
+    with pytest.raises(NotFound, match=r"no workflow 'other': its file is broken: demo_2.yaml:5: .*and \d more"):
+        shelf.get("other")
+    with pytest.raises(NotFound, match=r"has no version 3$"):
+        shelf.get("demo", 3)
+    with pytest.raises(NotFound, match=r"no workflow 'never'$"):
+        shelf.get("never")
 
 
 async def test_a_new_version_of_a_child_needs_no_new_version_of_its_parents(pool: AsyncPool) -> None:
@@ -50,6 +114,7 @@ async def test_a_new_version_of_a_child_needs_no_new_version_of_its_parents(pool
     assert after.get("top").pins == {after.get("leaf", 2).definition_hash}
     changed = await registered(pool, calling("top", "leaf", name="other"), leaf(), leaf(2))
     assert [one.file for one in changed.broken] == ["top version 1"]
+    assert changed.get("top").name == after.get("top").name
 
 
 async def test_in_development_a_version_may_get_other_content(pool: AsyncPool) -> None:

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from core.dag.catalogue import load_folder
-from orchestrator.app import load_catalogue
+from orchestrator.app import load_shelf
 from orchestrator.business import load_operation_catalogue
 
 GOOD = b"workflow_id: good\nversion: 1\nnodes:\n  start: {type: start, next: end}\n  end: {type: end}\n"
@@ -10,7 +10,7 @@ GOOD = b"workflow_id: good\nversion: 1\nnodes:\n  start: {type: start, next: end
 def test_a_file_that_is_not_utf_8_is_broken_and_the_others_work(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_bytes(GOOD)
     (tmp_path / "latin.yaml").write_bytes(b"workflow_id: w\n" + "name: Höhe\n".encode("latin-1"))
-    catalogue = load_catalogue(tmp_path)
+    catalogue = load_shelf(tmp_path).catalogue
     assert catalogue.ids() == ("good",)
     assert [(one.file, one.error) for one in catalogue.broken] == [
         ("latin.yaml", "latin.yaml:2: the byte 0xf6 is not UTF-8")

@@ -1,0 +1,132 @@
+"""What can be started now: the workflows of the files, but of a version that is stored with other content, the stored.
+
+So a file that was edited in place breaks nothing that works; it is listed as broken until its change has a new version.
+"""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import Final
+
+from core.dag.catalogue import BrokenFile, WorkflowCatalogue
+from core.dag.definition import Workflow
+from core.dag.loader import load_workflow
+from core.dag.pinning import Key, pin, same_but_for_pins
+from core.errors import NotFound, WorkflowError
+from core.models.engine import WorkflowRow
+from repositories.workflows import WorkflowRepository
+from services.work import Connection
+
+log = logging.getLogger(__name__)
+
+_ID: Final = re.compile(r"""^["']?workflow_id["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class Shelf:
+    """The catalogue of this process; `register` sets it right by what the database has stored."""
+
+    catalogue: WorkflowCatalogue
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Texts by file name: which file is about which workflow."""
+
+    def get(self, workflow_id: str, version: int | None = None) -> Workflow:
+        """Return one version, by default the default one.
+
+        Raises:
+            NotFound: There is none; when a broken file is about it, the message says which and what is wrong first.
+        """
+        try:
+            return self.catalogue.get(workflow_id, version)
+        except NotFound as missing:
+            broken = self._broken(workflow_id, version)
+            if broken is None:
+                raise
+            first, *others = broken.error.splitlines()
+            more = f" (and {len(others)} more)" if others else ""
+            raise NotFound(
+                f"{missing}: its file is broken: {first}{more}",
+                field=missing.detail.field,
+                value=missing.detail.value,
+                remediation=f"`geodag workflow lint {broken.file}` in the folder of the workflows shows every problem.",
+            ) from missing
+
+    def _broken(self, workflow_id: str, version: int | None) -> BrokenFile | None:
+        about = [one for one in self.catalogue.broken if _id_in(one.file, self.files.get(one.file, "")) == workflow_id]
+        if version is None:
+            return about[0] if about else None
+        named = re.compile(rf"""^["']?version["']?\s*:\s*["']?{version}\b""", re.MULTILINE)
+        return next((one for one in about if named.search(self.files.get(one.file, ""))), None)
+
+    async def register(self, conn: Connection, *, may_redefine: bool) -> None:
+        """Store every definition; of a version that is stored with other content the stored one stays in use.
+
+        Args:
+            conn: An open transaction.
+            may_redefine: In development a version may get other content.
+        """
+        repository = WorkflowRepository(conn)
+        if not may_redefine:
+            for key, workflow in sorted(self.catalogue.workflows.items()):
+                if (other := await _contradiction(repository, workflow)) is not None:
+                    self._keep_stored(key, other)
+                    self._link()
+        for key, workflow in sorted(self.catalogue.workflows.items()):
+            await repository.insert(workflow.definition_hash, *key, workflow.text)
+
+    def _keep_stored(self, key: Key, other: WorkflowRow) -> None:
+        name, file = f"{key[0]} version {key[1]}", self._file_of(key)
+        log.error("workflow version has other content in the database", extra={"workflow": name, "file": file})
+        reason = f"{name} is stored with other content ({other.definition_hash[:12]}), which stays in use; "
+        broken = BrokenFile(file or name, f"{file or name}: {reason}give the change a new version")
+        try:
+            stored = Workflow.from_json(other.definition)
+        except ValueError:
+            self.catalogue = self.catalogue.without(key, broken)
+            return
+        workflows = {**self.catalogue.workflows, key: stored}
+        self.catalogue = replace(self.catalogue, workflows=workflows, broken=(*self.catalogue.broken, broken))
+
+    def _file_of(self, key: Key) -> str | None:
+        for file, text in sorted(self.files.items()):
+            try:
+                workflow = load_workflow(text, file)
+            except WorkflowError:
+                continue
+            if (workflow.workflow_id, workflow.version) == key:
+                return file
+        return None
+
+    def _link(self) -> None:
+        """Pin children again, as some are the stored ones now; what does not fit them any more is broken."""
+        while True:
+            pinned, troubles = pin(self.catalogue.workflows)
+            if not troubles:
+                self.catalogue = replace(self.catalogue, workflows=pinned)
+                return
+            for key, found in troubles.items():
+                name = self._file_of(key) or f"{key[0]} version {key[1]}"
+                problems = "\n".join(f"{name}: {message}" for _, message in found)
+                if key in self.catalogue.workflows:
+                    self.catalogue = self.catalogue.without(key, BrokenFile(name, problems))
+
+
+def _id_in(file: str, text: str) -> str:
+    """Return which workflow a file is about, loadable or not."""
+    found = _ID.search(text)
+    return found[1] if found else PurePath(file).stem
+
+
+async def _contradiction(repository: WorkflowRepository, workflow: Workflow) -> WorkflowRow | None:
+    """Return the newest stored definition that says something else under the same id and version.
+
+    Another child that was pinned for a node without a version is no other content: its author wrote the same.
+    """
+    others = await repository.other_hashes(workflow.workflow_id, workflow.version, workflow.definition_hash)
+    rows: Sequence[WorkflowRow] = await repository.get_many(others) if others else ()
+    for row in sorted(rows, key=lambda one: one.created_at, reverse=True):
+        if not workflow.pins or not same_but_for_pins(Workflow.from_json(row.definition), workflow):
+            return row
+    return None
