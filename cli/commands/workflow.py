@@ -1,7 +1,7 @@
 """`geodag workflow`: what authors of workflows need, from their files alone."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,26 +53,37 @@ class NotGood(CliError):
 @app.command()
 def lint(
     paths: PathsArgument,
-    canonical: Annotated[bool, typer.Option(help="Print the canonical form of what has no problem.")] = True,
+    canonical: Annotated[bool, typer.Option(help="Print the canonical form of what loads.")] = True,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 for advice too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every problem with file, line and node; the files of a folder are checked against each other too."""
+    """Show every problem with file, line and node; the files of a folder are checked against each other too.
+
+    What a platform would not load is a problem; what may surprise in some runs is advice.
+    """
     files = [file for path in paths for file in (_files_of(path) if path.is_dir() else [path])]
     results = {str(file): examine(_text_of(file), str(file)) for file in files}
-    problems = [problem for _, found in results.values() for problem in found]
+    problems = [problem for workflow, found in results.values() if workflow is None for problem in found]
     problems += [problem for path in paths if path.is_dir() for problem in _between(path, results)]
-    good = [workflow for workflow, found in results.values() if workflow is not None and not found]
+    bad = {problem.file for problem in problems}
+    advice = [problem for workflow, found in results.values() if workflow is not None for problem in found]
+    good = [workflow for file, (workflow, _) in results.items() if workflow is not None and file not in bad]
     if as_json:
-        rows = [{"file": one.file, "line": one.line, "node": one.node, "message": one.message} for one in problems]
-        print_json({"problems": rows, "workflows": [workflow.to_json() for workflow in good]})
+        listed = [workflow.to_json() for workflow in good]
+        print_json({"problems": _rows(problems), "advice": _rows(advice), "workflows": listed})
     else:
-        _print(problems, good if canonical else [])
-    if problems:
-        raise NotGood(f"{len(problems)} problems in {len(files)} files")
+        _print(problems, advice, good if canonical else [])
+    if problems or (strict and advice):
+        raise NotGood(f"{len(problems)} problems, {len(advice)} times advice in {len(files)} files")
 
 
-def _print(problems: list[Problem], good: list[Workflow]) -> None:
+def _rows(problems: list[Problem]) -> list[dict[str, Any]]:
+    return [{"file": one.file, "line": one.line, "node": one.node, "message": one.message} for one in problems]
+
+
+def _print(problems: list[Problem], advice: list[Problem], good: list[Workflow]) -> None:
     print_text("".join(f"{problem}\n" for problem in problems))
+    print_text("".join(f"{replace(one, message=f'advice: {one.message}')}\n" for one in advice))
     print_text("".join(f"---\n{write_yaml(workflow.to_json())}" for workflow in good))
 
 

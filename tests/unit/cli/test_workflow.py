@@ -53,13 +53,28 @@ def test_lint_shows_every_problem_with_its_line_and_fails(tmp_path: Path) -> Non
     result = run("lint", written(tmp_path, "bad.yaml", bad), written(tmp_path, "careless.yaml", CARELESS))
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert [line.removeprefix(str(tmp_path)).split(": ")[0] for line in lines] == [
+    assert [line.removeprefix(str(tmp_path)).split(": ")[0] for line in lines[:4]] == [
         "/bad.yaml:5",
         "/bad.yaml:5",
         "/careless.yaml:3",
+        "---",
     ]
-    assert "node say may have no output here" in lines[2]
-    assert "3 problems in 2 files" in str(result.exception)
+    assert ": advice: node say may have no output here" in lines[2]
+    assert "2 problems, 1 times advice in 2 files" in str(result.exception)
+
+
+def test_advice_alone_is_no_failure_unless_it_is_asked_for(tmp_path: Path) -> None:
+    file = written(tmp_path, "careless.yaml", CARELESS)
+    result = run("lint", file)
+    assert result.exit_code == 0
+    assert "advice: node say may have no output here" in result.stdout
+    assert "---\nworkflow_id: demo" in result.stdout
+    assert run("lint", file, "--strict").exit_code == 1
+    assert run("lint", written(tmp_path, "good.yaml", GOOD), "--strict").exit_code == 0
+    answer = json.loads(run("lint", file, "--json").stdout)
+    assert (answer["problems"], len(answer["workflows"])) == ([], 1)
+    (advice,) = answer["advice"]
+    assert (advice["line"], advice["message"][:12]) == (3, "node say may")
 
 
 def test_lint_of_a_folder_checks_its_files_against_each_other(tmp_path: Path) -> None:
@@ -73,6 +88,7 @@ def test_lint_of_a_folder_checks_its_files_against_each_other(tmp_path: Path) ->
     assert [row["file"].removeprefix(str(tmp_path)) for row in answer["problems"]] == ["/b.yaml", "/c.yaml"]
     first, second = answer["problems"]
     assert first["message"].startswith("demo version 1 has other content")
+    assert [one["workflow_id"] for one in answer["workflows"]] == ["demo"]
     assert (second["line"], second["message"]) == (2, "reversed_by names 'nobody', which is not a workflow")
 
 
