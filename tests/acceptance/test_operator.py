@@ -30,6 +30,9 @@ def test_an_operator_pauses_looks_resumes_and_cancels(platform: Platform) -> Non
         assert geodag(platform, "resume", "--workflow", "echo_test")["paused"] is False
     wait_until(lambda: geodag(platform, "job", "show", held)["status"] == "COMPLETED", "the held job runs", 30)
 
+    greeted = geodag(platform, "job", "run", "hello_world", "--input", "name=Ada", "--wait")
+    assert (greeted["status"], greeted["outputs"]) == ("COMPLETED", {"message": "Hello, Ada!"})
+
     running = platform.create_job("sleep_test", {"seconds": 60})
     wait_until(lambda: geodag(platform, "job", "show", running)["nodes"][0] is not None, "the job is there", 10)
     assert geodag(platform, "job", "cancel", running, "--reason", "enough")["job"]["status"] == "CANCELLED"
