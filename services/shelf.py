@@ -5,7 +5,7 @@ So a file that was edited in place breaks nothing that works; it is listed as br
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final
@@ -70,7 +70,8 @@ class Shelf:
         repository = WorkflowRepository(conn)
         if not may_redefine:
             for key, workflow in sorted(self.catalogue.workflows.items()):
-                if (other := await _contradiction(repository, workflow)) is not None:
+                other = await _contradiction(repository, workflow)
+                if other is not None and key in self.catalogue.workflows:
                     self._keep_stored(key, other)
                     self._link()
         for key, workflow in sorted(self.catalogue.workflows.items()):
@@ -120,13 +121,17 @@ def _id_in(file: str, text: str) -> str:
 
 
 async def _contradiction(repository: WorkflowRepository, workflow: Workflow) -> WorkflowRow | None:
-    """Return the newest stored definition that says something else under the same id and version.
+    """Return what was stored first under the same id and version, when it says something else.
 
     Another child that was pinned for a node without a version is no other content: its author wrote the same.
     """
     others = await repository.other_hashes(workflow.workflow_id, workflow.version, workflow.definition_hash)
-    rows: Sequence[WorkflowRow] = await repository.get_many(others) if others else ()
-    for row in sorted(rows, key=lambda one: one.created_at, reverse=True):
-        if not workflow.pins or not same_but_for_pins(Workflow.from_json(row.definition), workflow):
-            return row
-    return None
+    if not others:
+        return None
+    rows = await repository.get_many([workflow.definition_hash, *others])
+    first = min(rows, key=lambda row: row.created_at)
+    try:
+        same = same_but_for_pins(Workflow.from_json(first.definition), workflow)
+    except ValueError:
+        return first
+    return None if same else first

@@ -117,6 +117,23 @@ async def test_a_new_version_of_a_child_needs_no_new_version_of_its_parents(pool
     assert changed.get("top").name == after.get("top").name
 
 
+async def test_what_was_stored_first_counts_whatever_came_after_it(pool: AsyncPool) -> None:
+    await registered(pool, leaf())
+    await registered(pool, leaf(name="other"), may_redefine=True)
+    assert (await registered(pool, leaf())).broken == ()
+    changed = await registered(pool, leaf(name="other"))
+    assert (len(changed.broken), changed.get("leaf").name) == (1, leaf().name)
+
+
+async def test_a_stored_version_that_nobody_can_read_any_more_takes_its_file_away(pool: AsyncPool) -> None:
+    await registered(pool, leaf())
+    async with pool.connection() as conn:
+        await conn.execute("UPDATE dagapp.dag_workflows SET definition = '{}'")
+    changed = await registered(pool, calling("top", "leaf"), leaf(name="other"))
+    assert changed.ids() == ()
+    assert [one.file for one in changed.broken] == ["leaf version 1", "top version 1"]
+
+
 async def test_in_development_a_version_may_get_other_content(pool: AsyncPool) -> None:
     await registered(pool, calling("top", "leaf"), leaf())
     changed = await registered(pool, calling("top", "leaf"), leaf(name="other"), may_redefine=True)
