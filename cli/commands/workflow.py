@@ -11,7 +11,7 @@ from rich.console import Group
 
 from cli.errors import CliError, JobNotCompleted
 from cli.options import JsonOption
-from cli.output import key_value_table, print_json, print_text, row_table, show
+from cli.output import json_text, key_value_table, print_json, print_text, printable_lines, row_table, show
 from core.dag.author_schema import author_schema
 from core.dag.catalogue import load_folder
 from core.dag.definition import Workflow
@@ -84,7 +84,13 @@ def _rows(problems: list[Problem]) -> list[dict[str, Any]]:
 def _print(problems: list[Problem], advice: list[Problem], good: list[Workflow]) -> None:
     print_text("".join(f"{problem}\n" for problem in problems))
     print_text("".join(f"{replace(one, message=f'advice: {one.message}')}\n" for one in advice))
-    print_text("".join(f"---\n{write_yaml(workflow.to_json())}" for workflow in good))
+    print_text("".join(f"---\n{_written(workflow)}" for workflow in good))
+
+
+def _written(workflow: Workflow) -> str:
+    """Return the canonical form; as JSON, which is YAML too, where its texts have what a terminal would obey."""
+    text = write_yaml(workflow.to_json())
+    return text if text == printable_lines(text) else json_text(workflow.to_json(), indent=2) + "\n"
 
 
 def _between(folder: Path, results: dict[str, tuple[Workflow | None, tuple[Problem, ...]]]) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from cli.commands.workflow import app
 from cli.errors import JobNotCompleted
+from cli.output import HARMFUL
 from core.dag.loader import load_workflow
 from core.handlers_catalog import CATALOG
 
@@ -61,6 +62,15 @@ def test_lint_shows_every_problem_with_its_line_and_fails(tmp_path: Path) -> Non
     ]
     assert ": advice: node say may have no output here" in lines[2]
     assert "2 problems, 1 times advice in 2 files" in str(result.exception)
+
+
+def test_the_canonical_form_of_texts_with_control_sequences_is_the_same_workflow(tmp_path: Path) -> None:
+    text = GOOD.replace("handler: echo", 'handler: echo, params: {a: "\\e[2J\\u202ex"}, description: "\\u200ey"')
+    result = run("lint", written(tmp_path, "demo.yaml", text))
+    assert result.exit_code == 0
+    assert HARMFUL.sub("", result.stdout.replace("\n", "")) == result.stdout.replace("\n", "")
+    document = result.stdout.removeprefix("---\n")
+    assert load_workflow(document, "again").definition_hash == load_workflow(text, "demo").definition_hash
 
 
 def test_advice_alone_is_no_failure_unless_it_is_asked_for(tmp_path: Path) -> None:
