@@ -243,6 +243,7 @@ def _end(run: Run, node_id: str) -> None:
         "succeeded": fan_out.succeeded,
         "failed": fan_out.failed,
         "skipped": fan_out.skipped,
+        "failures": fan_out.failures,
         "child_node_ids": [child_id(node_id, number) for number in range(shown)],
     }
     if fan_out.failed <= fan_out.tolerated:
@@ -256,7 +257,7 @@ def _end(run: Run, node_id: str) -> None:
         value=first,
         node_id=node_id,
     )
-    run.fail_node(node_id, error, output={**output, "failures": fan_out.failures})
+    run.fail_node(node_id, error, output=output)
 
 
 def set_timers(run: Run) -> None:

@@ -31,6 +31,7 @@ def test_the_children_get_one_item_each_with_its_index_and_the_fan_out_runs_unti
         "succeeded": 2,
         "failed": 0,
         "skipped": 0,
+        "failures": [],
         "child_node_ids": ["many__0", "many__1"],
     }
 
