@@ -92,7 +92,8 @@ class Run:
         self.prepared: dict[str, Prepared] = {}
         self.dispatches: dict[str, Dispatch] = {}
         self.redispatches: list[str] = []
-        self.child_jobs: list[StartJob] = []
+        self.child_jobs: dict[str, StartJob] = {}
+        """By node id."""
         self.wishes = Wishes()
         self.attempts_ended: dict[str, AttemptEnd] = {}
         self.dispositions: list[Disposition] = []
@@ -280,6 +281,7 @@ class Run:
         if attempt is not None:
             self.end_attempt(attempt, AttemptState.REVOKED, reason)
         self.prepared.pop(node_id, None)
+        self.child_jobs.pop(node_id, None)
         self.dispatches.pop(node_id, None)
         self.move(node_id, NodeStatus.CANCELLED, data={"reason": reason})
 
@@ -377,7 +379,7 @@ class Run:
             wake_at=wake_at,
             children=self.family.changed_children(self.reset),
             new_children=self.family.new_children(self.reset),
-            child_jobs=tuple(self.child_jobs),
+            child_jobs=tuple(self.child_jobs.values()),
             slots=self.wishes.changes,
             needs=tuple(self.needs.values()),
             chores=tuple(self.chores.values()),
