@@ -18,7 +18,7 @@ from core.dag.run import Run
 from core.dag.state import ChildOrder, CommandDone
 from core.errors import CallerError, Conflict, NotFound, ParameterInvalid
 from core.models.engine import Command, NodeState
-from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState, JobStatus
+from core.statuses import JOB_FINAL, NODE_FINAL, JobStatus
 from core.wording import complaint
 
 APPLIED = "applied"
@@ -160,16 +160,12 @@ def _resume(run: Run, command: Command, _: NoArguments) -> None:
 
 
 def _change_priority(run: Run, command: Command, wanted: PriorityArguments) -> None:
-    """Change what counts from now on; tasks that wait in a queue are sent again with it, those of a fan-out are not."""
+    """Change what counts from now on; `core.dag.timers` sends the tasks that wait in a queue again with it."""
     priority = resolve_priority(wanted.priority, run.job.priority)
     check_active(run)
     if priority != run.job.priority:
         run.note("job_priority_changed", **_by(command), before=run.job.priority, after=priority)
         run.set_job(priority=priority)
-        for node_id, _, _ in tuple(run.tasks_in_flight()):
-            attempt = run.attempt_of(node_id)
-            if attempt is not None and attempt.state is AttemptState.QUEUED and not run.held_by(attempt.queue):
-                run.send_again(attempt)
     _hand_down(run, command)
 
 

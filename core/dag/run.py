@@ -264,6 +264,8 @@ class Run:
             return
         check_transition(ATTEMPT_TRANSITIONS, attempt.state, state)
         self.attempts_ended[attempt.task_id] = AttemptEnd(attempt.task_id, state, reason)
+        if attempt.task_id in self.redispatches:
+            self.redispatches.remove(attempt.task_id)
         abandoned = state is not AttemptState.REPORTED
         if abandoned and isinstance(self.workflow.nodes.get(attempt.node_id), WorkflowNode):
             self.child_orders.append(ChildOrder(attempt.task_id, "cancel", {}, "engine", reason))
