@@ -217,6 +217,11 @@ class Run:
         if node.waiting_for != reason:
             self._put(node.model_copy(update={"waiting_for": reason}))
 
+    def wait_for_nothing(self, node_id: str) -> None:
+        """Note that a node waits no more for what it noted."""
+        if self.node(node_id).waiting_for is not None:
+            self._put(self.node(node_id).model_copy(update={"waiting_for": None}))
+
     def send_again(self, attempt: Attempt) -> None:
         """Send the same attempt once more."""
         if attempt.task_id not in self.redispatches:

@@ -7,6 +7,7 @@ from functools import partial
 import psycopg
 import pytest
 
+from core.dag.fan_out import REFILL_SECONDS
 from core.payloads import PayloadRef, decode
 from core.ports import BlobRepository
 from core.wire import Beat, Release, ResultDisposition
@@ -328,6 +329,24 @@ async def test_a_pause_switch_of_the_queue_holds_the_window(start: Start) -> Non
     await fans.worker.complete(message)
     assert await fans.fresh() == []
     await fans.engine.pause("queue:functionapp-tasks", on=False)
+    await fans.finish()
+    assert await fans.status() == "COMPLETED"
+
+
+async def test_a_timer_that_came_due_during_a_pause_is_not_lost_when_a_result_is_the_first_to_see_its_end(
+    start: Start,
+) -> None:
+    fans = await start([1, 2])
+    first, second = await fans.fresh()
+    await fans.worker.claim(first, second)
+    await fans.worker.report(failed(first, transient=True))
+    await fans.engine.pause("all")
+    await fans.let_time_pass()
+    await fans.advance()
+    await fans.engine.pause("all", on=False)
+    await fans.worker.complete(second)
+    assert await fans.engine.query(OVERSLEPT, fans.job_id) == []
+    await asyncio.sleep(REFILL_SECONDS)
     await fans.finish()
     assert await fans.status() == "COMPLETED"
 

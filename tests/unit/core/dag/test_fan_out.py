@@ -281,6 +281,19 @@ def test_parked_children_are_sent_again_when_the_job_goes_on(kind: type[World]) 
     assert world.attempt("many__0").state is AttemptState.QUEUED
 
 
+@KINDS
+def test_a_fan_out_that_stops_during_a_pause_waits_for_what_runs_and_not_for_the_pause(kind: type[World]) -> None:
+    world = fanned(range(3), kind, max_concurrency=2)
+    world.claim("many__0")
+    world.set_job(paused_at=world.now)
+    world.advance()
+    assert world.node("many").waiting_for == {"kind": "paused", "detail": "job"}
+    world.fail("many__1")
+    assert (world.fan_out("many").state, world.node("many").waiting_for) == ("stopping", None)
+    world.report("many__0")
+    assert world.job.status is JobStatus.FAILED
+
+
 def test_a_paused_job_does_not_expand() -> None:
     workflow = workflow_with({})
     world = World(workflow, {"items": [1]}, paused_at=World(workflow).now)
