@@ -190,13 +190,13 @@ class Run:
         return attempt if attempt is not None and attempt.task_id == self.node(node_id).task_id else None
 
     def move(self, node_id: str, status: NodeStatus, event: str | None = None, /, **fields: Any) -> None:
-        """Write a node's status and fields, and the event of it; `fields["data"]` goes into the event."""
+        """Write a node's status and fields, and the event of it with `fields["data"]`; what it waited for is over."""
         node = self.node(node_id)
         check_transition(NODE_TRANSITIONS, node.status, status)
         data = fields.pop("data", {})
-        fields["status"] = status
+        fields = {"waiting_for": None, **fields, "status": status}
         if status in NODE_FINAL:
-            fields |= {"completed_at": self.now, "waiting_for": None, "not_before": None}
+            fields |= {"completed_at": self.now, "not_before": None}
         changed = node.model_copy(update=fields)
         self._put(changed)
         if changed.parent_node_id is not None and status in _GROUPED:

@@ -365,6 +365,21 @@ def test_a_large_source_is_stored_before_the_window_opens() -> None:
     assert len(world.children()) == 3
 
 
+@pytest.mark.parametrize("kind", ["slot", "payload", "paused"])
+def test_what_a_fan_out_waited_for_is_over_when_it_begins(kind: str) -> None:
+    slot = {"concurrency": {"key": "k", "limit": 1}} if kind == "slot" else {}
+    items = [0] * (LIMIT_BYTES // 2 if kind == "payload" else 2)
+    world = World(workflow_with({}, **slot), {"items": items}, pauses=["all"] if kind == "paused" else [])
+    assert world.node("many").waiting_for["kind"] == kind
+    world.pauses()
+    if kind == "payload":
+        ref = PayloadRef(blob="payloads/job1/x", size_bytes=3_000_000, sha256="0" * 64)
+        world.answer(world.decisions[-1].needs[0].key, Rendered(ref=ref, length=5))
+    else:
+        world.grant(*world.state.slots)
+    assert (world.node("many").status, world.node("many").waiting_for) == (NodeStatus.RUNNING, None)
+
+
 def test_the_children_of_a_run_after_a_reset_get_numbers_above_those_of_the_run_before() -> None:
     world = fanned(range(2))
     world.fail("many__0", "transient")
