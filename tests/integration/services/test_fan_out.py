@@ -10,7 +10,7 @@ import pytest
 from core.dag.fan_out import REFILL_SECONDS
 from core.payloads import PayloadRef, decode
 from core.ports import BlobRepository
-from core.wire import Beat, Release, ResultDisposition
+from core.wire import Beat, ItemOutcome, Release, ResultDisposition, TaskStatus
 from repositories.database import AsyncPool
 from tests.integration.services.fans import Fans, bad, failed, good, of_items
 from tests.support.databases import Database
@@ -242,6 +242,23 @@ async def test_the_items_of_a_batch_end_one_by_one_in_results_and_heartbeats(sta
     await fans.worker.report(of_items(again, good(3)), of_items(second, good(4), good(5)))
     job = await fans.engine.job(fans.job_id)
     assert job.outputs == {"all": [{"i": index} for index in (0, 1, 3, 4, 5)]}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "a\x00b"])
+@pytest.mark.parametrize("in_heartbeat", [False, True])
+async def test_an_output_of_an_item_that_is_not_json_fails_the_item_naming_the_path(
+    start: Start, value: object, in_heartbeat: bool
+) -> None:
+    fans = await start([1, 2], "batch_size: 2\n    tolerate: {count: 1}")
+    (batch,) = await fans.fresh()
+    await fans.worker.claim(batch)
+    odd = ItemOutcome(index=1, status=TaskStatus.COMPLETED, output={"x": [None, value]})
+    if in_heartbeat:
+        await fans.worker.beat(Beat(task_id=batch.task_id, token=batch.token, outcomes=(odd,)))
+    await fans.worker.report(of_items(batch, good(0)) if in_heartbeat else of_items(batch, good(0), odd))
+    (failure,) = (await fans.row())["failures"]
+    assert (failure["index"], failure["error"]["code"]) == (1, "OUTPUT_INVALID")
+    assert "output.x[1]" in failure["error"]["message"]
 
 
 async def test_a_batch_that_is_sent_again_carries_only_what_is_left(start: Start) -> None:
