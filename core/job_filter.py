@@ -36,5 +36,6 @@ class JobBrief(BaseModel):
     job_id: str
     workflow_id: str
     status: JobStatus
+    run_no: int
     created_at: datetime
     parent_task_id: str | None = None

@@ -65,7 +65,7 @@ class JobRepository:
         async with self._conn.cursor(row_factory=class_row(JobBrief)) as cursor:
             await cursor.execute(
                 """
-                SELECT job_id, workflow_id, status, created_at, parent_task_id FROM dagapp.dag_jobs
+                SELECT job_id, workflow_id, status, run_no, created_at, parent_task_id FROM dagapp.dag_jobs
                 WHERE status = ANY(%(statuses)s)
                     AND (%(workflow_id)s::text IS NULL OR workflow_id = %(workflow_id)s)
                     AND (%(correlation_id)s::text IS NULL OR correlation_id = %(correlation_id)s)

@@ -71,6 +71,7 @@ class RerunArguments(Arguments):
     node_id: str | None = None
     params: dict[str, Any] | None = Field(default=None, description="Put over the node's own params from now on.")
     only_unsuccessful: bool = Field(default=False, description="Leave a job alone that runs or completed.")
+    run_no: int | None = Field(default=None, description="Leave a job alone that is in another run than this one.")
 
 
 class GateArguments(Arguments):
@@ -186,6 +187,9 @@ def _rerun(run: Run, command: Command, wanted: RerunArguments) -> None:
     if wanted.only_unsuccessful and run.job.status not in {JobStatus.FAILED, JobStatus.CANCELLED}:
         status = run.job.status
         raise Conflict(f"the job is {status}, neither failed nor cancelled", code="JOB_NOT_FAILED", value=status.value)
+    if wanted.run_no not in {None, run.job.run_no}:
+        status = run.job.status
+        raise Conflict(f"the job is {status} in its run {run.job.run_no}", code="JOB_CHANGED", value=status.value)
     node_id = wanted.node_id or run.workflow.graph.order[0]
     node_of(run, node_id)
     reopening.rerun(run, node_id, wanted.params, _by(command))

@@ -355,6 +355,13 @@ def test_a_rerun_only_of_what_was_unsuccessful_leaves_others_alone() -> None:
     order(ended("FAILED"), "rerun", only_unsuccessful=True)
 
 
+def test_a_rerun_of_a_run_that_is_over_is_refused_with_the_state_that_won() -> None:
+    world = ended("FAILED")
+    order(world, "rerun", run_no=1)
+    detail = refusal(world, "rerun", run_no=1)
+    assert (detail.code, detail.value) == ("JOB_CHANGED", "RUNNING")
+
+
 @pytest.mark.parametrize("claimed", [True, False])
 def test_a_skipped_node_is_bypassed_and_what_follows_goes_on(claimed: bool) -> None:
     world = World(workflow_of(chain("a", "b")))
