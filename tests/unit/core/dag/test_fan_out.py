@@ -1,4 +1,5 @@
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from core.dag.fan_out import MAX_ITEMS
 from core.dag.rendering import Rendered
 from core.payloads import LIMIT_BYTES, PayloadRef
 from core.statuses import AttemptState, JobStatus, NodeStatus
-from tests.unit.core.dag.fan_outs import PERMANENT, TRANSIENT, PartialWorld, fanned, workflow_with
-from tests.unit.core.dag.harness import FIXED, World
+from tests.unit.core.dag.fan_outs import ITEMS, PERMANENT, TRANSIENT, PartialWorld, fanned, workflow_with
+from tests.unit.core.dag.harness import FIXED, World, workflow_of
+from tests.unit.core.dag.replay import Replay
 
 KINDS = pytest.mark.parametrize("kind", [World, PartialWorld], ids=["all_loaded", "touched_only"])
 
@@ -400,6 +402,18 @@ def test_what_happens_to_many_children_alike_is_one_event() -> None:
     world.advance()
     grouped = [(event.event_type, event.data["children"]) for event in world.events if "children" in event.data]
     assert grouped == [("children_dispatched", [[0, 3]]), ("children_completed", [[0, 1], [3, 3]])]
+
+
+def test_the_log_says_which_children_of_a_fan_out_that_starts_anew_came_last() -> None:
+    """Those of the run before are cancelled, and with a failure of the same evaluation those of this one too."""
+    nodes = dict(workflow_with({}).model_dump(mode="json", exclude_defaults=True)["nodes"])
+    gate = {"type": "gate", "expires_after_seconds": 60, "next": ["end"]}
+    nodes |= {"start": {"type": "start", "next": ["many", "ask"]}, "ask": gate}
+    world = World(workflow_of(nodes, inputs=ITEMS, on_failure="cancel"), {"items": [1, 2]})
+    world.now += timedelta(seconds=60)
+    world.write(command(world.workflow, world.state, world.now, "rerun", {"node_id": "many"}, actor="op"))
+    assert (world.job.status, set(world.children().values())) == (JobStatus.FAILED, {"CANCELLED"})
+    Replay().assert_leads_to(world.state, world.events)
 
 
 def test_large_params_of_an_item_are_asked_for_and_the_window_waits_for_them() -> None:
