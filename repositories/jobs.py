@@ -66,7 +66,7 @@ class JobRepository:
             await cursor.execute(
                 """
                 SELECT j.* FROM unnest(%(statuses)s::text[]) AS wanted(status) CROSS JOIN LATERAL (
-                    SELECT job_id, workflow_id, status, created_at FROM dagapp.dag_jobs
+                    SELECT job_id, workflow_id, status, run_no, created_at FROM dagapp.dag_jobs
                     WHERE status = wanted.status
                         AND (%(workflow_id)s::text IS NULL OR workflow_id = %(workflow_id)s)
                         AND (%(correlation_id)s::text IS NULL OR correlation_id = %(correlation_id)s)

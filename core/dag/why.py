@@ -85,8 +85,8 @@ def _reason(
     node = nodes[node_id]
     if node.status in NODE_FINAL:
         return None
-    if node.status is NodeStatus.PENDING:
-        return _dependency(workflow, nodes, node_id)
+    if node.status is NodeStatus.PENDING:  # its `when` may wait for a value
+        return node.waiting_for or _dependency(workflow, nodes, node_id)
     if node.status is not NodeStatus.DISPATCHED:
         return node.waiting_for
     if attempt is None or attempt.task_id != node.task_id:

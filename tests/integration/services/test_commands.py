@@ -288,6 +288,34 @@ async def test_an_order_by_filter_first_says_and_then_does(engine: Engine, worke
     assert (await engine.job(broken)).status is JobStatus.FAILED
 
 
+async def test_a_rerun_by_filter_leaves_jobs_alone_that_began_another_run_since_it_found_them(
+    engine: Engine, worker: HandWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again, other = await failed(engine, worker), await failed(engine, worker)
+    find = JobRepository.matching
+
+    async def found(*args: Any) -> Any:
+        jobs = await find(*args)
+        await engine.order(again, "retry")
+        message = await engine.message(again)
+        await worker.claim(message)
+        await worker.report(completed(message))
+        return jobs
+
+    monkeypatch.setattr(JobRepository, "matching", found)
+    left, done = (await many(engine, "rerun", status=JobStatus.FAILED)).jobs
+    assert (left.outcome, left.code, left.status) == ("refused", "JOB_CHANGED", JobStatus.COMPLETED)
+    assert (done.job_id, done.outcome, done.status) == (other, "applied", JobStatus.RUNNING)
+
+
+async def test_of_two_reruns_by_one_filter_each_job_gets_one(engine: Engine, worker: HandWorker) -> None:
+    jobs = [await failed(engine, worker) for _ in range(3)]
+    await asyncio.gather(*(many(engine, "rerun", status=JobStatus.FAILED) for _ in range(2)))
+    for job_id in jobs:
+        await engine.advance(job_id)
+        assert (await engine.job(job_id)).run_no == 2
+
+
 @pytest.mark.parametrize("kind", ["cancel", "pause", "resume", "priority", "retry", "rerun"])
 async def test_a_dry_run_says_of_jobs_that_have_ended_what_the_order_itself_says(
     engine: Engine, worker: HandWorker, kind: str

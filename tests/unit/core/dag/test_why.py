@@ -8,6 +8,7 @@ import pytest
 from core.dag.why import KINDS, Surroundings, told, waiting_for
 from core.statuses import AttemptState
 from tests.unit.core.dag.harness import START, World, chain, retrying, task, workflow_of
+from tests.unit.core.dag.test_large_values import BIG, BlobWorld
 
 QUEUE = "functionapp-tasks"
 
@@ -69,6 +70,16 @@ def test_a_backoff_is_told_as_it_was_noted() -> None:
     world = retrying()
     world.fail("a", "transient")
     assert why(world)["a"][0] == "backoff"
+
+
+def test_a_node_whose_when_reads_a_large_value_waits_for_that_and_not_for_its_sources() -> None:
+    nodes = chain("a", "b")
+    nodes["b"]["when"] = "{{ nodes.a.output.count }} > 0"
+    world = BlobWorld(workflow_of(nodes))
+    world.complete_large("a", BIG)
+    assert (why(world)["b"][0], why(world)["end"][0]) == ("payload", "dependency")
+    world.answer()
+    assert why(world)["b"][0] == "queue"
 
 
 def test_a_gate_is_told_as_it_was_noted() -> None:
