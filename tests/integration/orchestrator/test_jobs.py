@@ -54,7 +54,7 @@ version: 1
 inputs:
   data: {type: array, default: []}
 outputs:
-  rows: "{{ nodes.first.output.rows }}"
+  rows: "{{ nodes.first.output.echoed_params }}"
 nodes:
   start: {type: start, next: first}
   first: {handler: echo, params: {data: "{{ inputs.data }}"}, next: end}
@@ -89,12 +89,14 @@ async def test_large_values_are_shown_by_reference_and_streamed_to_operators(lar
 
     message = await engine.message(job_id)
     await door.claim(message)
-    ref = await door.context.desk.store.put(task_prefix(job_id, message.task_id), encode({"rows": ROWS}, "output"))
+    ref = await door.context.desk.store.put(
+        task_prefix(job_id, message.task_id), encode({"echoed_params": ROWS}, "output")
+    )
     assert (await door.complete(message, output_ref=ref.model_dump()))["disposition"] == "applied"
     job = await door.job(job_id, wait=20)
     assert (job["status"], job["outputs"]) == ("COMPLETED", None)
     assert (await first_node(door, job_id))["output_ref"] == ref.model_dump()
-    assert await door.get(f"/api/v1/jobs/{job_id}/nodes/first/output") == {"rows": ROWS}
+    assert await door.get(f"/api/v1/jobs/{job_id}/nodes/first/output") == {"echoed_params": ROWS}
     assert await door.get(f"/api/v1/jobs/{job_id}/outputs") == {"rows": ROWS}
 
 
