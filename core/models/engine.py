@@ -292,6 +292,7 @@ class Limit(Table):
     limit_count: int
     updated_at: Annotated[datetime, Column(default="dagapp.clock()")]
     set_by: str | None = Field(default=None, description="Who set it by hand; else it is what workflows say.")
+    asked_count: int | None = Field(default=None, description="What the newest request asked for.")
 
 
 class Slot(Table):

@@ -39,7 +39,9 @@ nodes:
   first: {handler: echo, params: {data: "{{ inputs.data }}"}, next: second}
   second:
     handler: echo
-    params: {count: "{{ nodes.first.output.echoed_params.rows | length }}", rows: "{{ nodes.first.output.echoed_params.rows }}"}
+    params:
+      count: "{{ nodes.first.output.echoed_params.rows | length }}"
+      rows: "{{ nodes.first.output.echoed_params.rows }}"
     next: end
   end: {type: end}
 """
@@ -51,7 +53,8 @@ nodes:
   first: {handler: echo, next: choose}
   choose:
     type: conditional
-    condition: "{{ nodes.first.output.echoed_params.n }} > 1000 and {{ nodes.first.output.echoed_params.rows | length }} > 1000"
+    condition: >-
+      {{ nodes.first.output.echoed_params.n }} > 1000 and {{ nodes.first.output.echoed_params.rows | length }} > 1000
     on_true: many
     on_false: few
   many: {handler: echo, when: "{{ nodes.first.output.echoed_params.n }} == 3000", next: end}
