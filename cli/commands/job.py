@@ -18,7 +18,7 @@ from core.statuses import JobStatus
 app = typer.Typer(no_args_is_help=True, help="Look at jobs and tell them what to do, as an operator.")
 
 LIST_COLUMNS = ("job_id", "workflow_id", "status", "priority", "waiting for", "created_at", "completed_at")
-NODE_COLUMNS = ("node_id", "status", "attempt", "waits for", "error")
+NODE_COLUMNS = ("node_id", "status", "attempt", "waits for", "items", "error")
 OUTCOME_COLUMNS = ("job_id", "workflow_id", "status", "outcome", "code")
 SHOWN = (
     "job_id", "workflow_id", "status", "run_no", "priority", "paused_at", "progress", "waiting_for", "error",
@@ -65,7 +65,12 @@ def show_job(job: JobArgument, home: HomeOption = DEFAULT_HOME, as_json: JsonOpt
     found = operate(home, "GET", f"jobs/{segment(job)}")
     nodes = operate(home, "GET", f"jobs/{segment(job)}/nodes")["nodes"]
     rows = [
-        {**node, "waits for": _reason(node.get("waiting_for")), "error": (node.get("error") or {}).get("code")}
+        {
+            **node,
+            "waits for": _reason(node.get("waiting_for")),
+            "items": _items(node.get("fan_out")),
+            "error": (node.get("error") or {}).get("code"),
+        }
         for node in nodes
     ]
     facts = {name: found[name] for name in SHOWN if found.get(name) not in (None, [])}
@@ -77,12 +82,23 @@ def _reason(waiting_for: Mapping[str, Any] | None) -> str | None:
     """Return why something waits as one line."""
     if not waiting_for:
         return None
-    said = {
-        name: ",".join(map(str, value)) if isinstance(value, list) else value
-        for name, value in waiting_for["detail"].items()
-        if value is not None
-    }
+    said = {name: _words(value) for name, value in waiting_for["detail"].items() if value is not None}
     return " ".join([waiting_for["kind"], *(f"{name}={value}" for name, value in said.items())])
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}:{one}" for name, one in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _items(fan_out: Mapping[str, Any] | None) -> str | None:
+    """Return how far a fan-out is, and what those of its tasks are at that have not ended, as one line."""
+    if fan_out is None:
+        return None
+    done = sum(fan_out[name] for name in ("succeeded", "failed", "skipped"))
+    live = {name: count for name, count in {"running": fan_out["running"], **fan_out["waiting"]}.items() if count}
+    return " ".join([f"{done}/{fan_out['items']}", *([_words(live)] if live else [])])
 
 
 @app.command()

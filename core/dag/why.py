@@ -1,11 +1,13 @@
 """Why a node does not go on: from its row, its attempt, and what is known of workers and pauses. Pure.
 
-`dependency`, `queue`, `worker`, `no_fit` and, of a task in its queue, `paused` are found here; the others the evaluator
-noted. docs/workflow-language.md says what each kind means.
+`dependency`, `queue`, `worker`, `no_fit`, `children` and, of a task in its queue, `paused` are found here; the others
+the evaluator noted. docs/workflow-language.md says what each kind means.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from core.dag.definition import Workflow
@@ -25,6 +27,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "released": ("reason",),
     "gate": ("expires_at",),
     "child": ("job_id", "workflow_id", "version"),
+    "children": ("waiting",),
     "payload": ("value", "reads"),
 }
 """What `detail` has, by kind."""
@@ -40,17 +43,56 @@ class Surroundings:
     """Workers that were heard of lately, by queue."""
 
 
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Some children of one fan-out that have not ended and are alike."""
+
+    node_id: str
+    """Of the fan-out."""
+    state: str
+    """Of their attempts; of children without one what they wait for: slot, backoff or released."""
+    queue: str | None
+    no_fit: bool
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """What the children of a fan-out that were made and have not ended are at."""
+
+    running: int
+    waiting: Mapping[str, int]
+    """How many by the kind of what they wait for."""
+
+
+def children_of(job: Job, groups: Iterable[Alike], around: Surroundings) -> dict[str, Children]:
+    """Return what the children of each fan-out are at."""
+    counts: dict[str, Counter[str | None]] = {}
+    for one in groups:
+        kind = _kind(job, one.state, one.queue, one.no_fit, around) if one.queue else one.state
+        counts.setdefault(one.node_id, Counter())[kind] += one.count
+    return {
+        node_id: Children(kinds[None], {kind: kinds[kind] for kind in sorted(filter(None, kinds))})
+        for node_id, kinds in counts.items()
+    }
+
+
 def waiting_for(
     workflow: Workflow,
     job: Job,
     nodes: Mapping[str, NodeState],
     attempts: Mapping[str, Attempt],
     around: Surroundings,
+    children: Mapping[str, Children] = MappingProxyType({}),
 ) -> dict[str, Reason | None]:
-    """Return {kind, detail} for each vertex that waits, None for one that runs or has ended; `attempts` by node."""
+    """Return {kind, detail} for each node that waits, None for one that runs or has ended; the other facts by node."""
     if job.status in JOB_FINAL:
         return dict.fromkeys(nodes)
-    return {key: told(_reason(workflow, job, nodes, key, attempts.get(key), around)) for key in nodes}
+    found = {key: _reason(workflow, job, nodes, key, attempts.get(key), around) for key in nodes}
+    for key, crowd in children.items():
+        if key in nodes and found[key] is None and not crowd.running and crowd.waiting:
+            found[key] = {"kind": "children", "detail": {"waiting": crowd.waiting}}
+    return {key: told(reason) for key, reason in found.items()}
 
 
 def told(noted: Mapping[str, Any] | None) -> Reason | None:
@@ -101,18 +143,30 @@ def _dependency(workflow: Workflow, nodes: Mapping[str, NodeState], node_id: str
 
 
 def _in_queue(job: Job, attempt: Attempt, around: Surroundings) -> Reason | None:
-    switches = ("all", f"workflow:{job.workflow_id}", f"queue:{attempt.queue}")
-    held = "job" if job.paused_at is not None else next((one for one in switches if one in around.pauses), None)
-    workers = around.workers.get(attempt.queue, 0)
-    if held is not None and attempt.state in {AttemptState.QUEUED, AttemptState.PARKED}:
-        return {"kind": "paused", "detail": held}
-    if attempt.state is not AttemptState.QUEUED:
+    queue = attempt.queue
+    match kind := _kind(job, attempt.state, queue, attempt.no_fit is not None, around):
+        case None:
+            return None
+        case "paused":
+            return {"kind": kind, "detail": _held(job, queue, around)}
+        case "no_fit":
+            return {"kind": kind, "detail": {"queue": queue, "reason": attempt.no_fit}}
+    since = attempt.queued_at.isoformat()
+    return {"kind": kind, "detail": {"queue": queue, "workers": around.workers.get(queue, 0), "since": since}}
+
+
+def _kind(job: Job, state: str, queue: str, no_fit: bool, around: Surroundings) -> str | None:
+    """Return what an attempt in this state waits for; None for one that runs, or is over."""
+    if state not in {AttemptState.QUEUED, AttemptState.PARKED}:
         return None
-    if workers == 0:
-        return {"kind": "worker", "detail": {"queue": attempt.queue}}
-    if attempt.no_fit is not None:
-        return {"kind": "no_fit", "detail": {"queue": attempt.queue, "reason": attempt.no_fit}}
-    return {
-        "kind": "queue",
-        "detail": {"queue": attempt.queue, "workers": workers, "since": attempt.queued_at.isoformat()},
-    }
+    if _held(job, queue, around) is not None:
+        return "paused"
+    if not around.workers.get(queue, 0):
+        return "worker"
+    return "no_fit" if no_fit else "queue"
+
+
+def _held(job: Job, queue: str, around: Surroundings) -> str | None:
+    """Return what pauses a task in its queue."""
+    switches = ("all", f"workflow:{job.workflow_id}", f"queue:{queue}")
+    return "job" if job.paused_at is not None else next((one for one in switches if one in around.pauses), None)

@@ -13,10 +13,16 @@ from tests.support.cli_peer import CliPeer
 
 JOB = {"job_id": "j1", "status": "RUNNING", "run_no": 1, "priority": 5, "paused_at": None, "workflow_id": "w"}
 PAUSED = {"kind": "paused", "detail": {"switches": ["all", "workflow:w"]}}
+FAN_OUT = {"items": 9, "succeeded": 2, "failed": 1, "skipped": 0, "running": 0, "waiting": {"slot": 4}}
 ANSWERS: dict[str, Any] = {
     "jobs": {"jobs": [JOB | {"waiting_for": PAUSED}]},
     "jobs/j1": JOB | {"progress": {"fraction": 0.5}},
-    "jobs/j1/nodes": {"nodes": [{"node_id": "a", "status": "READY", "waiting_for": PAUSED}]},
+    "jobs/j1/nodes": {
+        "nodes": [
+            {"node_id": "a", "status": "READY", "waiting_for": PAUSED},
+            {"node_id": "each", "status": "RUNNING", "fan_out": FAN_OUT},
+        ]
+    },
     "settings/pauses": {"switches": [{"switch": "all", "paused": True}]},
     "dead-letters": {"dead_letters": [{"dead_letter_id": 7, "classification": "unreadable"}]},
 }
@@ -107,6 +113,7 @@ def test_jobs_are_listed_and_shown_with_what_they_wait_for(peer: Peer) -> None:
     assert "paused" in run("job", "list")
     shown = run("job", "show", "j1")
     assert "paused switches=all,workflow:w" in shown
+    assert "3/9 slot:4" in shown
     assert "0.5" in shown
 
 

@@ -165,3 +165,36 @@ async def test_a_job_and_its_nodes_say_in_one_shape_what_holds_them(door: Door, 
     assert (
         (await door.job(job_id))["waiting_for"] == listed["waiting_for"] == nodes["echo_handler"]["waiting_for"] == held
     )
+
+
+FANNED = """
+workflow_id: fanned
+version: 1
+nodes:
+  start: {type: start, next: each}
+  each: {type: fan_out, source: "{{ [1, 2, 3] }}", task: {handler: echo, params: {v: "{{ item }}"}}, next: end}
+  end: {type: end}
+"""
+
+
+async def test_the_children_of_a_fan_out_are_counted_listed_and_looked_at(
+    start: StartOrchestrator, tmp_path: Path
+) -> None:
+    folder = tmp_path / "workflows"
+    folder.mkdir()
+    (folder / "fanned.yaml").write_text(FANNED)
+    async with start(workflows_dir=folder) as door:
+        job_id = await door.create("fanned")
+        path = f"/api/v1/jobs/{job_id}/nodes"
+        each = (await door.get(f"{path}/each"))["fan_out"]
+        assert (each["items"], each["tasks_made"], each["running"], each["waiting"]) == (3, 3, 0, {"worker": 3})
+        assert await door.get(f"{path}/each") in (await door.get(path))["nodes"]
+        child = await door.get(f"{path}/each__1")
+        assert (child["status"], child["fan_out_index"], child["waiting_for"]["kind"]) == ("DISPATCHED", 1, "worker")
+        assert child["fan_out"] is None
+        page = await door.get(f"{path}/each/children?limit=2&status=DISPATCHED")
+        assert [one["node_id"] for one in page["nodes"]] == ["each__0", "each__1"]
+        page = await door.get(f"{path}/each/children?limit=2&after={page['next_after']}")
+        assert ([one["node_id"] for one in page["nodes"]], page["next_after"]) == (["each__2"], None)
+        for what, code in (("each__9", 404), ("each/children?after=x", 400), ("each/children?limit=999", 422)):
+            assert (await door.call("GET", f"{path}/{what}", caller="operator"))[0] in {code, 422}

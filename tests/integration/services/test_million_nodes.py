@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from psycopg import AsyncConnection, errors
 
+from core.statuses import NodeStatus
 from repositories import roles
 from repositories.database import AsyncPool, async_pool
 from repositories.jobs import JobRepository
+from services import insight
 from tests.integration.services.fans import END_BACKOFFS, Fans, failed
 from tests.support.databases import Database
 from tests.support.engine import beats_of, completed
@@ -57,6 +60,11 @@ async def life_of_a_fan_out(pool: AsyncPool, fans: Fans) -> None:
     await worker.claim(*again)
     await worker.complete(*again[:-1])
     await worker.complete(*first[10:12])
+    look = fans.engine.insight
+    await look.nodes(fans.job_id)
+    await look.node(fans.job_id, again[-1].node_id)
+    for status in (None, NodeStatus.RUNNING):
+        await look.children(fans.job_id, "many", status=status, after=1000, limit=20)
     async with pool.connection() as conn:
         jobs = JobRepository(conn)
         for look in (jobs.due_timers, jobs.due_results, jobs.due_leases):
@@ -83,8 +91,11 @@ async def wide_scans(session: Session, statements: Recorded, *, grown: bool = Tr
     return wide, looks
 
 
-async def test_nothing_that_is_said_reads_more_than_it_wants(database: Database, tmp_path: Path) -> None:
+async def test_nothing_that_is_said_reads_more_than_it_wants(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also not by plans that were made when there was almost nothing, which sessions keep."""
+    monkeypatch.setattr(insight, "LOOKED_AT", 100)
     statements: Recorded = {}
 
     async def configure(conn: AsyncConnection[Any]) -> None:
