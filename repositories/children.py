@@ -26,20 +26,25 @@ class ChildRepository:
         async with self._conn.cursor(row_factory=class_row(Alike)) as cursor:
             await cursor.execute(
                 """
-                SELECT split_part(c.node_id, '__', 1) AS node_id, c.state, c.queue, c.no_fit, count(*)::int AS count
+                SELECT split_part(c.node_id, '__', 1) AS node_id, c.state, c.queue, c.no_fit, c.lost,
+                    count(*)::int AS count
                 FROM (
-                    (SELECT node_id, state, queue, no_fit IS NOT NULL AS no_fit FROM dagapp.dag_attempts
+                    (SELECT node_id, state, queue, no_fit IS NOT NULL AS no_fit, (
+                        SELECT count(*) > 0 FROM dagapp.dag_dead_letters AS d
+                        WHERE d.message_id = a.task_id || '.' || a.dispatch_no
+                            AND d.resolution IS DISTINCT FROM 'replayed') AS lost
+                     FROM dagapp.dag_attempts AS a
                      WHERE job_id = %(job)s AND state IN ('queued', 'parked', 'leased') AND child LIMIT %(most)s)
                     UNION ALL
-                    (SELECT node_id, coalesce(waiting_for ->> 'kind', 'backoff'), NULL, false
+                    (SELECT node_id, coalesce(waiting_for ->> 'kind', 'backoff'), NULL, false, false
                      FROM dagapp.dag_node_states
                      WHERE job_id = %(job)s AND parent_node_id IS NOT NULL AND not_before IS NOT NULL LIMIT %(most)s)
                     UNION ALL
-                    (SELECT node_id, 'slot', NULL, false FROM dagapp.dag_slots
+                    (SELECT node_id, 'slot', NULL, false, false FROM dagapp.dag_slots
                      WHERE job_id = %(job)s AND granted_at IS NULL AND node_id IS NOT NULL
                         AND split_part(node_id, '__', 2) <> '' LIMIT %(most)s)
                 ) AS c
-                GROUP BY 1, 2, 3, 4
+                GROUP BY 1, 2, 3, 4, 5
                 """,
                 {"job": job_id, "most": MOST_COUNTED},
             )

@@ -1,13 +1,14 @@
 """What operators ask about one job: why each of its nodes waits, how far it is, when it may be done."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from core.dag.progress import Facts, Progress, progress_of
-from core.dag.why import Children, Surroundings, children_of, told, waiting_for
+from core.dag.why import Children, Lost, Surroundings, children_of, told, waiting_for
 from core.errors import NotFound
+from core.ids import message_id
 from core.models.engine import Attempt, Job, NodeState
 from core.models.fan_out import FanOut
 from core.statuses import JOB_FINAL, AttemptState, NodeStatus
@@ -15,6 +16,7 @@ from repositories.attempts import AttemptRepository
 from repositories.children import ChildRepository
 from repositories.commands import CommandRepository
 from repositories.database import AsyncPool, transaction
+from repositories.dead_letters import DeadLetterRepository
 from repositories.fan_outs import FanOutRepository
 from repositories.history import HistoryRepository
 from repositories.jobs import JobRepository
@@ -101,7 +103,9 @@ class InsightService:
         attempts = await self._attempts(conn, rows)
         (moment,) = await (await CommandRepository(conn).moment([])).rows()
         around = Surroundings(
-            moment.pauses, Counter(one.queue for one in await WorkerRepository(conn).recent(HEARD_SECONDS))
+            moment.pauses,
+            Counter(one.queue for one in await WorkerRepository(conn).recent(HEARD_SECONDS)),
+            await _lost(conn, attempts.values()),
         )
         live = await ChildRepository(conn).live(job.job_id) if fan_outs and job.status not in JOB_FINAL else ()
         await self._definitions.fetch(conn, [job.definition_hash])
@@ -144,6 +148,13 @@ class InsightService:
     async def _attempts(self, conn: Any, nodes: Sequence[NodeState]) -> dict[str, Attempt]:
         tasks = [node.task_id for node in nodes if node.task_id is not None]
         return {one.node_id: one for one in await AttemptRepository(conn).of_tasks(tasks)} if tasks else {}
+
+
+async def _lost(conn: Connection, attempts: Iterable[Attempt]) -> Mapping[str, Lost]:
+    """Return which messages of tasks in a queue became dead letters."""
+    waiting = [message_id(one.task_id, one.dispatch_no) for one in attempts if one.state is AttemptState.QUEUED]
+    found = await DeadLetterRepository(conn).lost(waiting) if waiting else ()
+    return {one.message_id: one for one in found}
 
 
 def _now(node: NodeState, attempt: Attempt | None) -> NodeState:

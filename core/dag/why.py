@@ -1,16 +1,17 @@
 """Why a node does not go on: from its row, its attempt, and what is known of workers and pauses. Pure.
 
-`dependency`, `queue`, `worker`, `no_fit`, `children` and, of a task in its queue, `paused` are found here; the others
-the evaluator noted. docs/workflow-language.md says what each kind means.
+`dependency`, `queue`, `worker`, `no_fit`, `dead_letter`, `children` and, of a task in its queue, `paused` are found
+here; the others the evaluator noted. docs/workflow-language.md says what each kind means.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from core.dag.definition import Workflow
+from core.ids import message_id
 from core.models.engine import Attempt, Job, NodeState
 from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState, NodeStatus
 
@@ -21,6 +22,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "queue": ("queue", "workers", "since"),
     "worker": ("queue",),
     "no_fit": ("queue", "reason"),
+    "dead_letter": ("dead_letter_id", "classification", "until"),
     "paused": ("switches",),
     "slot": ("key", "holder"),
     "backoff": ("until", "code"),
@@ -34,6 +36,15 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """A message that became a dead letter and was not sent again."""
+
+    message_id: str
+    dead_letter_id: int
+    classification: str
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What decides beside the job itself."""
 
@@ -41,6 +52,8 @@ class Surroundings:
     """Switches in force."""
     workers: Mapping[str, int]
     """Workers that were heard of lately, by queue."""
+    lost: Mapping[str, Lost] = field(default_factory=dict)
+    """What became dead letters of the newest messages of the tasks in question, by message id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,8 @@ class Alike:
     """Of their attempts; of children without one what they wait for: slot, backoff or released."""
     queue: str | None
     no_fit: bool
+    lost: bool
+    """Their newest messages became dead letters."""
     count: int
 
 
@@ -69,7 +84,7 @@ def children_of(job: Job, groups: Iterable[Alike], around: Surroundings) -> dict
     """Return what the children of each fan-out are at."""
     counts: dict[str, Counter[str | None]] = {}
     for one in groups:
-        kind = _kind(job, one.state, one.queue, one.no_fit, around) if one.queue else one.state
+        kind = _kind(job, one.state, one.queue, one.no_fit, one.lost, around) if one.queue else one.state
         counts.setdefault(one.node_id, Counter())[kind] += one.count
     return {
         node_id: Children(kinds[None], {kind: kinds[kind] for kind in sorted(filter(None, kinds))})
@@ -143,24 +158,29 @@ def _dependency(workflow: Workflow, nodes: Mapping[str, NodeState], node_id: str
 
 
 def _in_queue(job: Job, attempt: Attempt, around: Surroundings) -> Reason | None:
-    queue = attempt.queue
-    match kind := _kind(job, attempt.state, queue, attempt.no_fit is not None, around):
+    queue, letter = attempt.queue, around.lost.get(message_id(attempt.task_id, attempt.dispatch_no))
+    match kind := _kind(job, attempt.state, queue, attempt.no_fit is not None, letter is not None, around):
         case None:
             return None
         case "paused":
             return {"kind": kind, "detail": _held(job, queue, around)}
+        case "dead_letter":
+            until = attempt.redispatch_at and attempt.redispatch_at.isoformat()
+            return {"kind": kind, "detail": {**asdict(letter), "until": until} if letter else None}
         case "no_fit":
             return {"kind": kind, "detail": {"queue": queue, "reason": attempt.no_fit}}
     since = attempt.queued_at.isoformat()
     return {"kind": kind, "detail": {"queue": queue, "workers": around.workers.get(queue, 0), "since": since}}
 
 
-def _kind(job: Job, state: str, queue: str, no_fit: bool, around: Surroundings) -> str | None:
+def _kind(job: Job, state: str, queue: str, no_fit: bool, lost: bool, around: Surroundings) -> str | None:
     """Return what an attempt in this state waits for; None for one that runs, or is over."""
     if state not in {AttemptState.QUEUED, AttemptState.PARKED}:
         return None
     if _held(job, queue, around) is not None:
         return "paused"
+    if lost:
+        return "dead_letter"
     if not around.workers.get(queue, 0):
         return "worker"
     return "no_fit" if no_fit else "queue"

@@ -323,7 +323,10 @@ class DeadLetter(Table):
 
     __table_name__: ClassVar[str] = "dag_dead_letters"
     __primary_key__: ClassVar = ("dead_letter_id",)
-    __indexes__: ClassVar = (Index("open", ("dead_at",), where="resolved_at IS NULL"),)
+    __indexes__: ClassVar = (
+        Index("open", ("dead_at",), where="resolved_at IS NULL"),
+        Index("message", ("message_id",)),
+    )
 
     dead_letter_id: Annotated[int, Column("bigint", identity=True)]
     message_id: str

@@ -9,6 +9,7 @@ from repositories.database import AsyncPool
 from services import insight
 from services.insight import NodeInsight
 from tests.integration.services.fans import Fans, failed
+from tests.integration.services.test_dead_letters import bury
 from tests.support.engine import Engine, workflows_of
 
 SLOTTED = """
@@ -94,6 +95,20 @@ async def test_children_of_a_dead_worker_are_sent_again_and_wait_for_another_one
     await fans.let_time_pass()
     await fans.advance()
     assert waits(await many(fans)) == {"worker": 2}
+
+
+async def test_children_whose_messages_nobody_could_use_are_counted_as_such(
+    pool: AsyncPool, blobs: BlobRepository
+) -> None:
+    fans = await Fans.start(pool, blobs, range(3))
+    await fans.worker.beat()
+    first, *_ = await fans.fresh()
+    await bury(fans.engine, first, first.model_copy(update={"token": "f" * 32}).model_dump(mode="json"))
+    await fans.engine.dead_letters.take_over()
+    assert waits(await many(fans)) == {"dead_letter": 1, "queue": 2}
+    child = await fans.engine.insight.node(fans.job_id, first.node_id)
+    assert child.waiting_for is not None
+    assert child.waiting_for["kind"] == "dead_letter"
 
 
 async def test_two_jobs_that_share_a_slot_say_who_waits_for_it(engine: Engine) -> None:

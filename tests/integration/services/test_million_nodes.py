@@ -18,6 +18,7 @@ from tests.support.plans import Recorded, Session, recording
 
 CHILDREN = 600_000
 OTHERS = 400_000
+LETTERS = 2_000
 FEW = 100
 VISITS = 200
 """Rows or index entries that one scan may visit; the life below has fewer of everything it may look at."""
@@ -34,6 +35,16 @@ async def add_others(admin: AsyncConnection[Any], count: int) -> None:
     )
 
 
+async def add_letters(admin: AsyncConnection[Any], count: int) -> None:
+    """Add open dead letters of other tasks."""
+    await admin.execute(
+        "INSERT INTO dagapp.dag_dead_letters (message_id, queue, task_id, body, reason, classification, dead_at)"
+        " SELECT 'other' || n || '_a_0.1', 'q', 'other' || n || '_a_0', '{}', 'r', 'bad_token', dagapp.clock()"
+        " FROM generate_series(1, %s::int) AS n",
+        (count,),
+    )
+
+
 async def grow(admin: AsyncConnection[Any], job_id: str) -> None:
     """Add settled children to a running fan-out, and many nodes of other jobs."""
     await admin.execute(
@@ -43,6 +54,7 @@ async def grow(admin: AsyncConnection[Any], job_id: str) -> None:
         (job_id, CHILDREN),
     )
     await add_others(admin, OTHERS)
+    await add_letters(admin, LETTERS)
 
 
 async def life_of_a_fan_out(pool: AsyncPool, fans: Fans) -> None:

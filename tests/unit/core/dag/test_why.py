@@ -66,21 +66,22 @@ def test_a_running_task_and_nodes_that_ended_wait_for_nothing() -> None:
 
 
 GROUPS = (
-    Alike("each", "leased", QUEUE, no_fit=False, count=2),
-    Alike("each", "queued", QUEUE, no_fit=False, count=3),
-    Alike("each", "queued", QUEUE, no_fit=True, count=4),
-    Alike("each", "slot", None, no_fit=False, count=5),
-    Alike("each", "backoff", None, no_fit=False, count=6),
-    Alike("other", "parked", QUEUE, no_fit=False, count=7),
+    Alike("each", "leased", QUEUE, no_fit=False, lost=False, count=2),
+    Alike("each", "queued", QUEUE, no_fit=False, lost=False, count=3),
+    Alike("each", "queued", QUEUE, no_fit=True, lost=False, count=4),
+    Alike("each", "slot", None, no_fit=False, lost=False, count=5),
+    Alike("each", "backoff", None, no_fit=False, lost=False, count=6),
+    Alike("each", "queued", QUEUE, no_fit=True, lost=True, count=8),
+    Alike("other", "parked", QUEUE, no_fit=False, lost=False, count=7),
 )
 
 
 @pytest.mark.parametrize(
     ("pauses", "workers", "each", "other"),
     [
-        ((), 1, {"backoff": 6, "no_fit": 4, "queue": 3, "slot": 5}, {"queue": 7}),
-        ((), 0, {"backoff": 6, "slot": 5, "worker": 7}, {"worker": 7}),
-        (("all",), 1, {"backoff": 6, "paused": 7, "slot": 5}, {"paused": 7}),
+        ((), 1, {"backoff": 6, "dead_letter": 8, "no_fit": 4, "queue": 3, "slot": 5}, {"queue": 7}),
+        ((), 0, {"backoff": 6, "dead_letter": 8, "slot": 5, "worker": 7}, {"worker": 7}),
+        (("all",), 1, {"backoff": 6, "paused": 15, "slot": 5}, {"paused": 7}),
     ],
 )
 def test_children_are_counted_by_what_they_wait_for(
