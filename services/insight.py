@@ -58,7 +58,7 @@ class InsightService:
         self._definitions = definitions
 
     async def nodes(self, job_id: str) -> Sequence[NodeInsight]:
-        """Return the vertices of a job with why each waits. Raises `NotFound`."""
+        """Return the vertices of a job in the order of its graph, with why each waits. Raises `NotFound`."""
         async with transaction(self._pool) as conn:
             return await self._vertices(conn, await _job(conn, job_id))
 
@@ -114,11 +114,12 @@ class InsightService:
         noted = {key: told(node.waiting_for) for key, node in nodes.items()}
         reasons = noted if workflow is None else waiting_for(workflow, job, nodes, attempts, around, children)
         standing = {one.node_id: one for one in fan_outs}
+        order = {} if workflow is None else {key: place for place, key in enumerate(workflow.graph.order)}
         return [
             NodeInsight(
                 _now(node, attempts.get(key)), attempts.get(key), reasons[key], standing.get(key), children.get(key)
             )
-            for key, node in nodes.items()
+            for key, node in sorted(nodes.items(), key=lambda one: order.get(one[0], len(order)))
         ]
 
     async def progress(self, job: Job) -> Progress | None:

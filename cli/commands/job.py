@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group
+from rich.markup import escape
 
 from cli.commands.submit import WrongCommandLine
 from cli.operator import Json, ReasonOption, operate, segment
@@ -18,7 +19,7 @@ from core.statuses import JobStatus
 app = typer.Typer(no_args_is_help=True, help="Look at jobs and tell them what to do, as an operator.")
 
 LIST_COLUMNS = ("job_id", "workflow_id", "status", "priority", "waiting for", "created_at", "completed_at")
-NODE_COLUMNS = ("node_id", "status", "attempt", "waits for", "items", "error")
+NODE_COLUMNS = ("node_id", "status", "attempt", "waits for", "items", "error or reason")
 OUTCOME_COLUMNS = ("job_id", "workflow_id", "status", "outcome", "code")
 SHOWN = (
     "job_id", "workflow_id", "status", "run_no", "priority", "paused_at", "progress", "waiting_for", "error",
@@ -69,7 +70,7 @@ def show_job(job: JobArgument, home: HomeOption = DEFAULT_HOME, as_json: JsonOpt
             **node,
             "waits for": _reason(node.get("waiting_for")),
             "items": _items(node.get("fan_out")),
-            "error": (node.get("error") or {}).get("code"),
+            "error or reason": _ending(node),
         }
         for node in nodes
     ]
@@ -84,6 +85,12 @@ def _reason(waiting_for: Mapping[str, Any] | None) -> str | None:
         return None
     said = {name: _words(value) for name, value in waiting_for["detail"].items() if value is not None}
     return " ".join([waiting_for["kind"], *(f"{name}={value}" for name, value in said.items())])
+
+
+def _ending(node: Mapping[str, Any]) -> str | None:
+    """Return the error of a node, also that of an attempt before, or why it was skipped."""
+    error = node.get("error")
+    return escape(f"{error['code']}: {error['message']}") if error else node.get("skip_reason")
 
 
 def _words(value: Any) -> str:

@@ -21,6 +21,8 @@ ANSWERS: dict[str, Any] = {
         "nodes": [
             {"node_id": "a", "status": "READY", "waiting_for": PAUSED},
             {"node_id": "each", "status": "RUNNING", "fan_out": FAN_OUT},
+            {"node_id": "b", "status": "FAILED", "error": {"code": "BROKEN", "message": "it [/broke]"}},
+            {"node_id": "c", "status": "SKIPPED", "skip_reason": "upstream_failed"},
         ]
     },
     "settings/pauses": {"switches": [{"switch": "all", "paused": True}]},
@@ -114,6 +116,8 @@ def test_jobs_are_listed_and_shown_with_what_they_wait_for(peer: Peer) -> None:
     shown = run("job", "show", "j1")
     assert "paused switches=all,workflow:w" in shown
     assert "3/9 slot:4" in shown
+    assert "BROKEN: it [/broke]" in shown
+    assert "upstream_failed" in shown
     assert "0.5" in shown
 
 
