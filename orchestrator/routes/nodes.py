@@ -64,6 +64,9 @@ class FanOutView(BaseModel):
 class NodeView(NodeState):
     """A node with what is going on in it."""
 
+    attempt: int | None = Field(  # type: ignore[assignment]  # the row has the number of the next one
+        description="Number of the newest attempt, as in its task id, events and errors; null before the first."
+    )
     running: Running | None = None
     fan_out: FanOutView | None = None
 
@@ -73,7 +76,12 @@ class NodeView(NodeState):
         attempt = insight.attempt
         leased = attempt is not None and attempt.state is AttemptState.LEASED and attempt.worker_id is not None
         running = Running.model_validate(attempt, from_attributes=True) if leased else None
-        now = {"waiting_for": insight.waiting_for, "running": running, "fan_out": FanOutView.of(insight)}
+        now = {
+            "attempt": None if attempt is None else attempt.attempt,
+            "waiting_for": insight.waiting_for,
+            "running": running,
+            "fan_out": FanOutView.of(insight),
+        }
         return cls.model_construct(**{**insight.node.__dict__, **now})
 
 

@@ -43,6 +43,25 @@ async def test_the_progress_of_a_task_is_seen_while_it_runs(door: Door) -> None:
     assert await running(door, job_id) is None
 
 
+async def test_a_node_tells_the_number_of_its_newest_attempt_as_its_task_id_does(door: Door) -> None:
+    engine = Engine(door.context.pool)
+    job_id = await door.create("echo_test")
+
+    async def told() -> dict[str, Any]:
+        nodes = (await door.get(f"/api/v1/jobs/{job_id}/nodes"))["nodes"]
+        return {node["node_id"]: (node["attempt"], node["task_id"]) for node in nodes}
+
+    none = {"start": (None, None), "end": (None, None)}
+    assert await told() == {**none, "echo_handler": (0, f"{job_id}_echo_handler_0")}
+    await engine.order(job_id, "cancel")
+    assert (await told())["echo_handler"] == (0, f"{job_id}_echo_handler_0")
+    await engine.order(job_id, "rerun")
+    assert (await told())["echo_handler"] == (1, f"{job_id}_echo_handler_1")
+    await engine.pause("all")
+    await engine.order(job_id, "rerun")
+    assert (await told())["echo_handler"] == (None, None)
+
+
 async def running(door: Door, job_id: str) -> Any:
     nodes = (await door.get(f"/api/v1/jobs/{job_id}/nodes"))["nodes"]
     return next(node["running"] for node in nodes if node["node_id"] == "echo_handler")
