@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 from rich.console import Group
@@ -50,12 +51,15 @@ class GateWord(StrEnum):
 @app.command("list")
 def list_jobs(
     status: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="Only jobs in this status.")] = None,
+    workflow: Annotated[str | None, typer.Option(help="Only jobs of this workflow.")] = None,
     limit: LimitOption = 20,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """List the newest jobs."""
-    answer = operate(home, "GET", f"jobs?limit={limit}" + (f"&status={status}" if status else ""))
+    said = {"limit": limit, "status": status, "workflow_id": workflow}
+    query = urlencode({name: value for name, value in said.items() if value is not None})
+    answer = operate(home, "GET", f"jobs?{query}")
     rows = [{**row, "waiting for": _reason(row.get("waiting_for"))} for row in answer["jobs"]]
     show(answer["jobs"], row_table("Jobs", LIST_COLUMNS, rows), as_json=as_json)
 

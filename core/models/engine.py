@@ -74,6 +74,7 @@ class Job(Table):
         Index("parent", ("parent_task_id",), where="parent_task_id IS NOT NULL"),
         Index("created", ("created_at",)),
         Index("status", ("status", "created_at")),
+        Index("workflow_status", ("workflow_id", "status", "created_at")),
         Index("history", ("workflow_id", "completed_at"), where="status = 'COMPLETED'"),
     )
 

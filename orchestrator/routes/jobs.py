@@ -154,14 +154,18 @@ async def _rerun(ctx: Context, job: Job, actor: str) -> Job:
 async def list_jobs(
     request: Request,
     status: JobStatus | None = None,
+    workflow_id: Annotated[str | None, Query(min_length=1, max_length=256, pattern=r"^[^\x00]*$")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> Response:
-    """List the newest jobs."""
+    """List the newest jobs, of one workflow or of all."""
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
     async with transaction(ctx.pool) as conn:
         repository = JobRepository(conn)
-        jobs = await (repository.newest(limit) if status is None else repository.newest_in(status, limit))
+        if workflow_id is not None:
+            jobs = await repository.newest_of(workflow_id, JobStatus if status is None else [status], limit)
+        else:
+            jobs = await (repository.newest(limit) if status is None else repository.newest_in(status, limit))
     return json_response(JobList.model_construct(jobs=[JobView.of(job) for job in jobs]))
 
 

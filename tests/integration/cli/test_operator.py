@@ -46,7 +46,7 @@ class Peer(CliPeer):
         return 200, self._answer(asked)
 
     def _answer(self, path: str) -> Any:
-        name = path.partition("?")[0]
+        name = path.partition("?")[0].removeprefix("/api/status/")
         if name in ANSWERS:
             return ANSWERS[name]
         if name.startswith("commands/"):
@@ -112,7 +112,10 @@ def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
 
 
 def test_jobs_are_listed_and_shown_with_what_they_wait_for(peer: Peer) -> None:
-    assert "paused" in run("job", "list")
+    assert "paused" in run("job", "list", "--workflow", "w", "--status", "running")
+    assert peer.seen[-1] == ("GET", "jobs?limit=20&status=RUNNING&workflow_id=w", None)
+    run("jobs", "--workflow", "w")
+    assert peer.seen[-1] == ("GET", "/api/status/jobs?limit=20&workflow_id=w", None)
     shown = run("job", "show", "j1")
     assert "paused switches=all,workflow:w" in shown
     assert "3/9 slot:4" in shown

@@ -217,3 +217,19 @@ async def test_the_children_of_a_fan_out_are_counted_listed_and_looked_at(
         assert ([one["node_id"] for one in page["nodes"]], page["next_after"]) == (["each__2"], None)
         for what, code in (("each__9", 404), ("each/children?after=x", 400), ("each/children?limit=999", 422)):
             assert (await door.call("GET", f"{path}/{what}", caller="operator"))[0] in {code, 422}
+
+
+async def test_jobs_are_listed_by_workflow_and_status(door: Door, engine: Engine) -> None:
+    echo, hello = await door.create("echo_test"), await door.create("hello_world")
+    await engine.order(echo, "cancel")
+
+    async def listed(query: str) -> list[str]:
+        return [job["job_id"] for job in (await door.get(f"/api/v1/jobs?{query}"))["jobs"]]
+
+    assert await listed("") == [hello, echo]
+    assert await listed("workflow_id=echo_test") == [echo]
+    assert await listed("workflow_id=echo_test&status=CANCELLED") == [echo]
+    assert await listed("workflow_id=echo_test&status=RUNNING") == []
+    assert await listed("workflow_id=nope") == []
+    for query in ("workflow_id=", "workflow_id=a%00b"):
+        assert (await door.call("GET", f"/api/v1/jobs?{query}", caller="operator"))[0] == 422
