@@ -157,10 +157,14 @@ class CommandService:
         outcome = await self._wait_for_outcome(job_id, command_id)
         async with transaction(self._pool) as conn:
             job = await JobRepository(conn).get(job_id)
+            refused = outcome not in {None, APPLIED}
+            refusal = (await self._refusals(conn, [job_id], order))[job_id] if job is not None and refused else None
         if job is None:
             raise unknown_job(job_id)
         if outcome is None:
             return Answer("pending", job)
+        if refusal is not None and refusal.detail.code == outcome:
+            raise refusal
         if outcome != APPLIED:
             raise Conflict(f"the job is {job.status}: {outcome}", code=outcome, value=job.status.value)
         return Answer("applied", job)

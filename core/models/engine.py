@@ -74,6 +74,7 @@ class Job(Table):
         Index("parent", ("parent_task_id",), where="parent_task_id IS NOT NULL"),
         Index("created", ("created_at",)),
         Index("status", ("status", "created_at")),
+        Index("workflow_status", ("workflow_id", "status", "created_at")),
         Index("history", ("workflow_id", "completed_at"), where="status = 'COMPLETED'"),
     )
 
@@ -324,7 +325,10 @@ class DeadLetter(Table):
 
     __table_name__: ClassVar[str] = "dag_dead_letters"
     __primary_key__: ClassVar = ("dead_letter_id",)
-    __indexes__: ClassVar = (Index("open", ("dead_at",), where="resolved_at IS NULL"),)
+    __indexes__: ClassVar = (
+        Index("open", ("dead_at",), where="resolved_at IS NULL"),
+        Index("message", ("message_id",)),
+    )
 
     dead_letter_id: Annotated[int, Column("bigint", identity=True)]
     message_id: str

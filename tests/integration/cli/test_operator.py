@@ -13,10 +13,18 @@ from tests.support.cli_peer import CliPeer
 
 JOB = {"job_id": "j1", "status": "RUNNING", "run_no": 1, "priority": 5, "paused_at": None, "workflow_id": "w"}
 PAUSED = {"kind": "paused", "detail": {"switches": ["all", "workflow:w"]}}
+FAN_OUT = {"items": 9, "succeeded": 2, "failed": 1, "skipped": 0, "running": 0, "waiting": {"slot": 4}}
 ANSWERS: dict[str, Any] = {
     "jobs": {"jobs": [JOB | {"waiting_for": PAUSED}]},
     "jobs/j1": JOB | {"progress": {"fraction": 0.5}},
-    "jobs/j1/nodes": {"nodes": [{"node_id": "a", "status": "READY", "waiting_for": PAUSED}]},
+    "jobs/j1/nodes": {
+        "nodes": [
+            {"node_id": "a", "status": "READY", "waiting_for": PAUSED},
+            {"node_id": "each", "status": "RUNNING", "fan_out": FAN_OUT},
+            {"node_id": "b", "status": "FAILED", "error": {"code": "BROKEN", "message": "it [/broke]"}},
+            {"node_id": "c", "status": "SKIPPED", "skip_reason": "upstream_failed"},
+        ]
+    },
     "settings/pauses": {"switches": [{"switch": "all", "paused": True}]},
     "dead-letters": {"dead_letters": [{"dead_letter_id": 7, "classification": "unreadable"}]},
 }
@@ -38,7 +46,7 @@ class Peer(CliPeer):
         return 200, self._answer(asked)
 
     def _answer(self, path: str) -> Any:
-        name = path.partition("?")[0]
+        name = path.partition("?")[0].removeprefix("/api/status/")
         if name in ANSWERS:
             return ANSWERS[name]
         if name.startswith("commands/"):
@@ -104,9 +112,15 @@ def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
 
 
 def test_jobs_are_listed_and_shown_with_what_they_wait_for(peer: Peer) -> None:
-    assert "paused" in run("job", "list")
+    assert "paused" in run("job", "list", "--workflow", "w", "--status", "running")
+    assert peer.seen[-1] == ("GET", "jobs?limit=20&status=RUNNING&workflow_id=w", None)
+    run("jobs", "--workflow", "w")
+    assert peer.seen[-1] == ("GET", "/api/status/jobs?limit=20&workflow_id=w", None)
     shown = run("job", "show", "j1")
     assert "paused switches=all,workflow:w" in shown
+    assert "3/9 slot:4" in shown
+    assert "BROKEN: it [/broke]" in shown
+    assert "upstream_failed" in shown
     assert "0.5" in shown
 
 
