@@ -36,4 +36,5 @@ class JobBrief(BaseModel):
     job_id: str
     workflow_id: str
     status: JobStatus
+    run_no: int
     created_at: datetime

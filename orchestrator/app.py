@@ -39,6 +39,7 @@ from orchestrator.routes import (
     job_batches,
     jobs,
     limits,
+    nodes,
     pauses,
     platforms,
     requests,
@@ -99,6 +100,7 @@ WATCH_SECONDS = 5.0
 ROUTERS: Sequence[APIRouter] = (
     job_batches.router,
     jobs.router,
+    nodes.router,
     commands.router,
     pauses.router,
     dead_letters.router,

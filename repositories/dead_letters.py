@@ -8,6 +8,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import class_row
 from pydantic import BaseModel, ConfigDict
 
+from core.dag.why import Lost
 from core.models.engine import DeadLetter, TaskResultRow
 from repositories.documents import document
 
@@ -111,6 +112,19 @@ class DeadLetterRepository:
                 ORDER BY dead_letter_id DESC LIMIT %(limit)s
                 """,
                 {"open": only_open, "before": before, "limit": limit},
+            )
+            return await cursor.fetchall()
+
+    async def lost(self, message_ids: Sequence[str]) -> Sequence[Lost]:
+        """Return which of these messages became letters and were not sent again; of each at most the newest letter."""
+        async with self._conn.cursor(row_factory=class_row(Lost)) as cursor:
+            await cursor.execute(
+                """
+                SELECT DISTINCT ON (message_id) message_id, dead_letter_id, classification
+                FROM dagapp.dag_dead_letters WHERE message_id = ANY(%s) AND resolution IS DISTINCT FROM 'replayed'
+                ORDER BY message_id, dead_letter_id DESC
+                """,
+                (list(message_ids),),
             )
             return await cursor.fetchall()
 

@@ -66,7 +66,7 @@ class JobRepository:
             await cursor.execute(
                 """
                 SELECT j.* FROM unnest(%(statuses)s::text[]) AS wanted(status) CROSS JOIN LATERAL (
-                    SELECT job_id, workflow_id, status, created_at FROM dagapp.dag_jobs
+                    SELECT job_id, workflow_id, status, run_no, created_at FROM dagapp.dag_jobs
                     WHERE status = wanted.status
                         AND (%(workflow_id)s::text IS NULL OR workflow_id = %(workflow_id)s)
                         AND (%(correlation_id)s::text IS NULL OR correlation_id = %(correlation_id)s)
@@ -144,6 +144,27 @@ class JobRepository:
                 FROM dagapp.dag_jobs WHERE status = %s ORDER BY created_at DESC, job_id LIMIT %s
                 """,
                 (status, limit),
+            )
+            return await cursor.fetchall()
+
+    async def newest_of(self, workflow_id: str, statuses: Iterable[JobStatus], limit: int) -> Sequence[Job]:
+        """Return the newest jobs of a workflow in one of these statuses, each read from the index by itself.
+
+        The inner order is just that of the index: for any other all jobs are sorted while there are no statistics.
+        """
+        async with self._conn.cursor(row_factory=row_of(Job)) as cursor:
+            await cursor.execute(
+                """
+                SELECT j.* FROM unnest(%(statuses)s::text[]) AS wanted(status) CROSS JOIN LATERAL (
+                    SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no,
+                        version, owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id,
+                        correlation_id, submitted_by, outputs, error, warnings, evaluation_failures, created_at,
+                        updated_at, started_at, completed_at, input_refs, depth, waiting_for, outputs_ref
+                    FROM dagapp.dag_jobs WHERE workflow_id = %(workflow_id)s AND status = wanted.status
+                    ORDER BY created_at DESC LIMIT %(limit)s) AS j
+                ORDER BY j.created_at DESC, j.job_id LIMIT %(limit)s
+                """,
+                {"workflow_id": workflow_id, "statuses": [one.value for one in statuses], "limit": limit},
             )
             return await cursor.fetchall()
 

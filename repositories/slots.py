@@ -71,14 +71,14 @@ class SlotRepository:
     async def _lock(
         self, requests: Sequence[Mapping[str, Any]], freed: Sequence[str] = (), jobs: Sequence[str] = ()
     ) -> None:
-        """Lock the limits of these keys in order; a limit that nobody set is what the newest request says.
+        """Lock the limits of these keys in order; a limit that nobody set is what the newest request asks for.
 
         ON CONFLICT locks the row also when it changes nothing.
         """
         await self._conn.execute(
             """
-            INSERT INTO dagapp.dag_limits AS l (slot_key, limit_count)
-            SELECT wanted.slot_key, max(wanted.limit_count) FROM (
+            INSERT INTO dagapp.dag_limits AS l (slot_key, limit_count, asked_count)
+            SELECT wanted.slot_key, max(wanted.limit_count), max(wanted.limit_count) FROM (
                 SELECT slot_key, limit_count
                 FROM jsonb_to_recordset(%(requests)s::jsonb) AS r(slot_key text, limit_count integer)
                 UNION ALL
@@ -89,8 +89,12 @@ class SlotRepository:
                              WHERE job_id = ANY(%(jobs)s) AND granted_at IS NULL))
             ) AS wanted
             GROUP BY wanted.slot_key ORDER BY wanted.slot_key
-            ON CONFLICT (slot_key) DO UPDATE SET limit_count = excluded.limit_count, updated_at = dagapp.clock()
-            WHERE l.set_by IS NULL AND excluded.limit_count NOT IN (l.limit_count, %(only_lock)s)
+            ON CONFLICT (slot_key) DO UPDATE SET
+                limit_count = CASE WHEN l.set_by IS NULL THEN excluded.limit_count ELSE l.limit_count END,
+                asked_count = excluded.limit_count, updated_at = dagapp.clock()
+            WHERE excluded.limit_count <> %(only_lock)s
+                AND (l.asked_count IS DISTINCT FROM excluded.limit_count
+                    OR (l.set_by IS NULL AND l.limit_count <> excluded.limit_count))
             """,
             {"requests": document(requests), "freed": list(freed), "jobs": list(jobs), "only_lock": ONLY_LOCK},
         )
@@ -201,10 +205,16 @@ class SlotRepository:
         await self._grant([slot_key])
 
     async def unset_limit(self, slot_key: str) -> None:
-        """Let the next request say again what the limit is."""
+        """Let the limit be what the newest request asked for, and grant what that makes room for."""
         await self._conn.execute(
-            "UPDATE dagapp.dag_limits SET set_by = NULL, updated_at = dagapp.clock() WHERE slot_key = %s", (slot_key,)
+            """
+            UPDATE dagapp.dag_limits
+            SET set_by = NULL, limit_count = coalesce(asked_count, limit_count), updated_at = dagapp.clock()
+            WHERE slot_key = %s
+            """,
+            (slot_key,),
         )
+        await self._grant([slot_key])
 
     async def limits(self, slot_key: str | None = None) -> Sequence[LimitView]:
         """Return all keys, or one, with how many hold and wait."""

@@ -20,8 +20,9 @@ from orchestrator.routes.audit import AuditList
 from orchestrator.routes.commands import CommandAnswer, CommandMany, CommandManyAnswer
 from orchestrator.routes.dead_letters import DeadLetters, Why
 from orchestrator.routes.job_batches import CreateJobs, JobsCreated
-from orchestrator.routes.jobs import CreateJob, EventList, JobCreated, JobList, JobView, NodeList
+from orchestrator.routes.jobs import CreateJob, EventList, JobCreated, JobList, JobView
 from orchestrator.routes.limits import Limit, Limits, SetLimit
+from orchestrator.routes.nodes import ChildList, NodeList, NodeView
 from orchestrator.routes.pauses import Switches, Turn, Turned
 from scripts.generated_docs_handlers import table
 
@@ -87,7 +88,7 @@ ORDERS: Final[Mapping[str, tuple[str, Any, str]]] = {
     "gate": (
         "Decide a gate; the first decision wins.",
         GateArguments,
-        "`GATE_NOT_OPEN`, `GATE_DECIDED`, `GATE_EXPIRED`, `JOB_FINAL`",
+        "`GATE_NOT_OPEN`, `GATE_DECIDED`, `GATE_EXPIRED`, `NODE_FINAL`, `JOB_FINAL`",
     ),
     "window": (
         "Change the window of a fan-out, until a rerun makes it anew.",
@@ -132,6 +133,8 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
     ("GET", _JOBS): Told(answer=JobList),
     ("GET", f"{_JOBS}/{{job_id}}"): Told(answer=JobView),
     ("GET", f"{_JOBS}/{{job_id}}/nodes"): Told(answer=NodeList),
+    ("GET", f"{_JOBS}/{{job_id}}/nodes/{{node_id}}"): Told(answer=NodeView),
+    ("GET", f"{_JOBS}/{{job_id}}/nodes/{{node_id}}/children"): Told(answer=ChildList),
     ("GET", f"{_JOBS}/{{job_id}}/events"): Told(answer=EventList),
     ("GET", f"{_JOBS}/{{job_id}}/outputs"): Told(answer=_VALUE, errors=_DAMAGED),
     ("GET", f"{_JOBS}/{{job_id}}/inputs/{{name}}"): Told(answer=_VALUE, errors=_DAMAGED),

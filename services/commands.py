@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -137,18 +137,18 @@ class CommandService:
                 if not await JobRepository(conn).wait_for_lock(job_id, LOCK_SECONDS):
                     raise unknown_job(job_id)
                 locked = await lock_jobs(conn, [job_id], scope=scope)
-                (step,) = await self._obey(conn, locked, [job_id], order)
+                (step,) = await self._obey(conn, locked, {job_id: order})
                 return step
 
         step = await with_all_children(attempt)
         self._tell([step])
         return Answer("applied", _after(step, _refusal(step)))
 
-    async def _obey(self, conn: Connection, locked: Locked, job_ids: Iterable[str], order: Order) -> Sequence[Step]:
-        wanted = list(job_ids)
-        for job_id in wanted:
+    async def _obey(self, conn: Connection, locked: Locked, orders: Mapping[str, Order]) -> Sequence[Step]:
+        """Obey orders by job id."""
+        for job_id, order in orders.items():
             locked = locked.ordered(_command(job_id, locked.now, order))
-        return await self._advance.advance_locked(conn, locked, wanted)
+        return await self._advance.advance_locked(conn, locked, orders)
 
     async def _through_inbox(self, job_id: str, order: Order) -> Answer:
         """Leave the order where the next advance of the job finds it, and wait a little for its outcome."""
@@ -157,10 +157,14 @@ class CommandService:
         outcome = await self._wait_for_outcome(job_id, command_id)
         async with transaction(self._pool) as conn:
             job = await JobRepository(conn).get(job_id)
+            refused = outcome not in {None, APPLIED}
+            refusal = (await self._refusals(conn, [job_id], order))[job_id] if job is not None and refused else None
         if job is None:
             raise unknown_job(job_id)
         if outcome is None:
             return Answer("pending", job)
+        if refusal is not None and refusal.detail.code == outcome:
+            raise refusal
         if outcome != APPLIED:
             raise Conflict(f"the job is {job.status}: {outcome}", code=outcome, value=job.status.value)
         return Answer("applied", job)
@@ -228,14 +232,15 @@ class CommandService:
 
     async def _order_together(self, jobs: Sequence[JobBrief], order: Order) -> list[JobOutcome]:
         """Obey an order for those of the jobs that nobody holds; the others get it through their inboxes."""
+        orders = {job.job_id: _meant(job, order) for job in jobs}
 
         async def attempt(scope: Scope) -> Sequence[Step]:
             async with pipelined(self._pool) as conn:
-                locked = await lock_jobs(conn, [job.job_id for job in jobs], scope=scope)
-                steps = await self._obey(conn, locked, sorted(locked.jobs), order)
-                for job in jobs:
-                    if job.job_id not in locked.jobs:
-                        await _leave(conn, job.job_id, order)
+                locked = await lock_jobs(conn, orders, scope=scope)
+                steps = await self._obey(conn, locked, {job_id: orders[job_id] for job_id in sorted(locked.jobs)})
+                for job_id, one in orders.items():
+                    if job_id not in locked.jobs:
+                        await _leave(conn, job_id, one)
                 return steps
 
         steps = await with_all_children(attempt)
@@ -245,7 +250,7 @@ class CommandService:
 
     async def _order_one(self, job: JobBrief, order: Order) -> JobOutcome:
         try:
-            answer = await self.order(job.job_id, order)
+            answer = await self.order(job.job_id, _meant(job, order))
         except CallerError as error:
             return _outcome(job, job.status, error)
         except DatabaseUnavailable:
@@ -254,6 +259,11 @@ class CommandService:
             log.exception("order failed", extra={"job_id": job.job_id, "kind": order.kind})
             return JobOutcome(job.job_id, job.workflow_id, job.status, "failed", "INTERNAL")
         return JobOutcome(job.job_id, job.workflow_id, answer.job.status, answer.state)
+
+
+def _meant(job: JobBrief, order: Order) -> Order:
+    """Return the order for one job of many: a rerun means the run that the filter found, not one that began since."""
+    return replace(order, args={**order.args, "run_no": job.run_no}) if order.kind == Kind.RERUN else order
 
 
 async def _leave(conn: Connection, job_id: str, order: Order) -> int:

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from core.dag.child_jobs import CHILD_QUEUE
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance
+from core.dag.event_log import EventLog
 from core.dag.slot_wishes import NO_CHANGES, SlotChanges
 from core.dag.state import AttemptEnd, ChildOrder, CommandDone, Decision, Disposition, Event, JobState
 from core.dag.tallies import closed
 from core.errors import ErrorDetail, WorkflowError
-from core.models.engine import Job
+from core.models.engine import Attempt, Job, NodeState
 from core.statuses import ATTEMPT_FINAL, JOB_FINAL, NODE_FINAL, AttemptState, JobStatus, NodeStatus
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ def _failed_evaluation(state: JobState, now: datetime, failures: int, error: Exc
     abandoned = _abandoned(state, now, error)
     if abandoned.needs_children:
         return abandoned
-    return replace(abandoned, events=(event, Event("job_failed", str(JobStatus.FAILED))))
+    return replace(abandoned, events=(event, *abandoned.events, Event("job_failed", str(JobStatus.FAILED))))
 
 
 def _not_obeyed(state: JobState) -> tuple[CommandDone, ...]:
@@ -126,8 +127,10 @@ def _abandoned(state: JobState, now: datetime, error: Exception) -> Decision:
     """Return the end of a job that cannot be evaluated: everything open is cancelled, live attempts are revoked."""
     message = f"the job could not be evaluated {MAX_EVALUATION_FAILURES} times in a row: {type(error).__name__}"
     detail = ErrorDetail(code="INTERNAL", message=message)
-    ended = {"status": JobStatus.FAILED, "error": detail.model_dump(mode="json"), "completed_at": now}
+    error_row = detail.model_dump(mode="json")
+    ended = {"status": JobStatus.FAILED, "error": error_row, "completed_at": now, "waiting_for": None}
     cancelled = {"status": NodeStatus.CANCELLED, "completed_at": now, "waiting_for": None, "not_before": None}
+    nodes = [node for node in state.nodes.values() if node.status not in NODE_FINAL]
     children = [child for child in state.children.values() if child.status not in NODE_FINAL]
     if len(children) < sum(row.active for row in state.fan_outs.values()):
         return Decision(needs_children=True)
@@ -135,7 +138,8 @@ def _abandoned(state: JobState, now: datetime, error: Exception) -> Decision:
     reason = "the job failed"
     return Decision(
         job=state.job.model_copy(update=ended),
-        nodes=tuple(n.model_copy(update=cancelled) for n in state.nodes.values() if n.status not in NODE_FINAL),
+        events=_taken_back(nodes, children, open_attempts, reason),
+        nodes=tuple(node.model_copy(update=cancelled) for node in nodes),
         children=tuple(child.model_copy(update=cancelled) for child in children),
         fan_outs=tuple(closed(row, now) for row in state.fan_outs.values() if row.state != "done"),
         attempts_ended=tuple(AttemptEnd(one.task_id, AttemptState.REVOKED, reason) for one in open_attempts),
@@ -146,3 +150,21 @@ def _abandoned(state: JobState, now: datetime, error: Exception) -> Decision:
         commands_done=_not_obeyed(state),
         slots=SlotChanges(freed=tuple(state.slots), dropped=True),
     )
+
+
+def _taken_back(
+    nodes: Iterable[NodeState], children: Iterable[NodeState], attempts: Iterable[Attempt], reason: str
+) -> tuple[Event, ...]:
+    """Return the events of what is cancelled and revoked, as `core.dag.run` would log them."""
+    log, revoked, cancelled = EventLog(), AttemptState.REVOKED.value, NodeStatus.CANCELLED.value
+    for one in attempts:
+        parent, _, number = one.node_id.rpartition("__")
+        if one.child:
+            log.add_child("attempts_revoked", revoked, parent, int(number))
+        else:
+            log.append(Event("attempt_revoked", revoked, one.node_id, one.task_id, {"reason": reason}))
+    for child in children:
+        log.add_child("children_cancelled", cancelled, child.parent_node_id or "", child.fan_out_index or 0)
+    for node in nodes:
+        log.append(Event("node_cancelled", cancelled, node.node_id, node.task_id, {"reason": reason}))
+    return log.events()

@@ -124,7 +124,9 @@ def outcomes_of(outcomes: Sequence[ItemOutcome] | None, task_id: str) -> list[di
 
 
 def _outcome(one: ItemOutcome, task_id: str) -> dict[str, Any]:
-    fields = one.model_dump(mode="json", exclude_none=True)
+    fields = one.model_dump(mode="json", exclude={"output"}, exclude_none=True)
+    if one.output is not None:
+        fields["output"] = one.output  # as it is: dumped, NaN would be null
     try:
         check_json(fields, "result", depth=-1)
     except NotJson as error:

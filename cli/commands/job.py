@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 from rich.console import Group
@@ -18,7 +19,7 @@ from core.statuses import JobStatus
 app = typer.Typer(no_args_is_help=True, help="Start jobs, look at them and tell them what to do, as an operator.")
 
 LIST_COLUMNS = ("job_id", "workflow_id", "status", "priority", "waiting for", "created_at", "completed_at")
-NODE_COLUMNS = ("node_id", "status", "attempt", "waits for", "error")
+NODE_COLUMNS = ("node_id", "status", "attempt", "waits for", "items", "error or reason")
 OUTCOME_COLUMNS = ("job_id", "workflow_id", "status", "outcome", "code")
 SHOWN = (
     "job_id", "workflow_id", "status", "run_no", "priority", "paused_at", "progress", "waiting_for", "error",
@@ -49,12 +50,15 @@ class GateWord(StrEnum):
 @app.command("list")
 def list_jobs(
     status: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="Only jobs in this status.")] = None,
+    workflow: Annotated[str | None, typer.Option(help="Only jobs of this workflow.")] = None,
     limit: LimitOption = 20,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """List the newest jobs."""
-    answer = operate(home, "GET", f"jobs?limit={limit}" + (f"&status={status}" if status else ""))
+    said = {"limit": limit, "status": status, "workflow_id": workflow}
+    query = urlencode({name: value for name, value in said.items() if value is not None})
+    answer = operate(home, "GET", f"jobs?{query}")
     rows = [{**row, "waiting for": _reason(row.get("waiting_for"))} for row in answer["jobs"]]
     show(answer["jobs"], row_table("Jobs", LIST_COLUMNS, rows), as_json=as_json)
 
@@ -65,7 +69,12 @@ def show_job(job: JobArgument, home: HomeOption = DEFAULT_HOME, as_json: JsonOpt
     found = operate(home, "GET", f"jobs/{segment(job)}")
     nodes = operate(home, "GET", f"jobs/{segment(job)}/nodes")["nodes"]
     rows = [
-        {**node, "waits for": _reason(node.get("waiting_for")), "error": (node.get("error") or {}).get("code")}
+        {
+            **node,
+            "waits for": _reason(node.get("waiting_for")),
+            "items": _items(node.get("fan_out")),
+            "error or reason": _ending(node),
+        }
         for node in nodes
     ]
     facts = {name: found[name] for name in SHOWN if found.get(name) not in (None, [])}
@@ -77,12 +86,29 @@ def _reason(waiting_for: Mapping[str, Any] | None) -> str | None:
     """Return why something waits as one line."""
     if not waiting_for:
         return None
-    said = {
-        name: ",".join(map(str, value)) if isinstance(value, list) else value
-        for name, value in waiting_for["detail"].items()
-        if value is not None
-    }
+    said = {name: _words(value) for name, value in waiting_for["detail"].items() if value is not None}
     return " ".join([waiting_for["kind"], *(f"{name}={value}" for name, value in said.items())])
+
+
+def _ending(node: Mapping[str, Any]) -> str | None:
+    """Return the error of a node, also that of an attempt before, or why it was skipped."""
+    error = node.get("error")
+    return f"{error['code']}: {error['message']}" if error else node.get("skip_reason")
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}:{one}" for name, one in value.items())
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _items(fan_out: Mapping[str, Any] | None) -> str | None:
+    """Return how far a fan-out is, and what those of its tasks are at that have not ended, as one line."""
+    if fan_out is None:
+        return None
+    done = sum(fan_out[name] for name in ("succeeded", "failed", "skipped"))
+    live = {name: count for name, count in {"running": fan_out["running"], **fan_out["waiting"]}.items() if count}
+    return " ".join([f"{done}/{fan_out['items']}", *([_words(live)] if live else [])])
 
 
 @app.command()

@@ -21,13 +21,15 @@ Json = dict[str, Any]
 
 def jobs(
     status: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="Only jobs in this status.")] = None,
+    workflow: Annotated[str | None, typer.Option(help="Only jobs of this workflow.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """List the newest jobs."""
-    query = f"?limit={limit}" + (f"&status={status}" if status else "")
-    rows = _rows(Target.of(home), f"/api/status/jobs{query}", "jobs")
+    said = {"limit": limit, "status": status, "workflow_id": workflow}
+    query = urlencode({name: value for name, value in said.items() if value is not None})
+    rows = _rows(Target.of(home), f"/api/status/jobs?{query}", "jobs")
     show(rows, row_table("Jobs", JOB_COLUMNS, rows), as_json=as_json)
 
 

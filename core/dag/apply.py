@@ -78,7 +78,7 @@ def _attempts(state: JobState, decision: Decision, now: datetime) -> dict[str, A
         if attempt.task_id in ends:
             attempts[node_id] = _ended(attempt, ends[attempt.task_id], now)
         elif attempt.task_id in decision.redispatches:
-            attempts[node_id] = _sent_again(attempt, now)
+            attempts[node_id] = _sent_again(attempt, (decision.job or state.job).priority, now)
     for start in decision.child_jobs:
         attempts[start.node_id] = child_jobs.new_attempt(state.job, start, now)
     for dispatch in decision.dispatches:
@@ -114,7 +114,8 @@ def _ended(attempt: Attempt, end: AttemptEnd, now: datetime) -> Attempt:
     return attempt.model_copy(update={"state": end.state, "reason": end.reason, "ended_at": now})
 
 
-def _sent_again(attempt: Attempt, now: datetime) -> Attempt:
+def _sent_again(attempt: Attempt, priority: int, now: datetime) -> Attempt:
     number = attempt.dispatch_no + 1
     later = now + timedelta(seconds=redispatch_after_seconds(number))
-    return attempt.model_copy(update={"state": AttemptState.QUEUED, "dispatch_no": number, "redispatch_at": later})
+    sent = {"state": AttemptState.QUEUED, "dispatch_no": number, "redispatch_at": later, "priority": priority}
+    return attempt.model_copy(update=sent)

@@ -1,13 +1,16 @@
 """Checks of templates and conditions: they can be read, and what they look up exists and is upstream."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from core.dag.condition_syntax import ConditionFailed
 from core.dag.definition import Workflow
 from core.dag.graph import Graph
+from core.dag.output_names import output_names
 from core.dag.places import Place, places
 from core.dag.problems import Report
 from core.dag.templates import Lookup, TemplateFailed
+from core.handlers_catalog import HandlerSpec
 
 JOB_FIELDS = frozenset(
     {"job_id", "workflow_id", "workflow_version", "run_no", "priority", "correlation_id", "created_at"}
@@ -15,19 +18,39 @@ JOB_FIELDS = frozenset(
 _RESULT_FIELDS = frozenset({"output", "status"})
 
 
-def check_values(workflow: Workflow, graph: Graph | None, report: Report) -> None:
+def check_values(workflow: Workflow, graph: Graph | None, catalog: Mapping[str, HandlerSpec], report: Report) -> None:
     """Note every problem; without a sound graph it is not known what is upstream, so every node counts as such."""
     for place in places(workflow):
+        for key in _template_keys(place.value):
+            report.add(place.path, f"{key} is a name, and names are never rendered")
         visible = graph.ancestors[place.node_id] if graph and place.node_id else frozenset(workflow.nodes)
         try:
             for lookup, source in place.lookups():
-                for problem in _problems(lookup, place, visible, workflow):
+                for problem in _problems(lookup, place, visible, workflow, catalog):
                     report.add(place.path, f"{source}: {problem}")
         except (TemplateFailed, ConditionFailed) as error:
             report.add(place.path, error.detail.message)
 
 
-def _problems(lookup: Lookup, place: Place, visible: frozenset[str], workflow: Workflow) -> Iterator[str]:
+def _template_keys(value: Any) -> Iterator[str]:
+    """Yield the keys of mappings at any depth that look like templates."""
+    match value:
+        case dict():
+            yield from (key for key in value if "{{" in key)
+            for item in value.values():
+                yield from _template_keys(item)
+        case list() | tuple():
+            for item in value:
+                yield from _template_keys(item)
+
+
+def _problems(
+    lookup: Lookup,
+    place: Place,
+    visible: frozenset[str],
+    workflow: Workflow,
+    catalog: Mapping[str, HandlerSpec],
+) -> Iterator[str]:
     root, *keys = lookup.chain
     if root not in place.roots:
         yield f"{root!r} is not known here; what is known are {', '.join(sorted(place.roots))}"
@@ -40,13 +63,24 @@ def _problems(lookup: Lookup, place: Place, visible: frozenset[str], workflow: W
             if not keys or keys[0] not in JOB_FIELDS:
                 yield f"{lookup} is not known; job has {', '.join(sorted(JOB_FIELDS))}"
         case "nodes":
-            yield from _node_problems(lookup, keys, visible, workflow)
+            yield from _node_problems(lookup, keys, visible, workflow, catalog)
 
 
-def _node_problems(lookup: Lookup, keys: list[str | int], visible: frozenset[str], workflow: Workflow) -> Iterator[str]:
+def _node_problems(
+    lookup: Lookup,
+    keys: list[str | int],
+    visible: frozenset[str],
+    workflow: Workflow,
+    catalog: Mapping[str, HandlerSpec],
+) -> Iterator[str]:
     if len(keys) < 2 or keys[1] not in _RESULT_FIELDS:
         yield f"{lookup} must say nodes.<id>.output or nodes.<id>.status"
     elif keys[0] not in workflow.nodes:
         yield f"{keys[0]!r} is not a node"
     elif keys[0] not in visible:
         yield f"node {keys[0]} is not upstream, so its output cannot be known here"
+    elif keys[1] == "output" and len(keys) > 2 and not lookup.guarded:
+        names = output_names(workflow.nodes[str(keys[0])], catalog)
+        if names is not None and keys[2] not in names:
+            has = ", ".join(sorted(names)) or "nothing in it"
+            yield f"{lookup} is never there; the output of {keys[0]} has {has}"

@@ -22,7 +22,7 @@ def check(workflow: Workflow, catalog: Mapping[str, HandlerSpec], queues: frozen
         _check_work(work, work_path(workflow, node_id), catalog, queues, report)
     _check_retries(workflow, report)
     graph = check_shape(workflow, report)
-    check_values(workflow, graph, report)
+    check_values(workflow, graph, catalog, report)
 
 
 def work_path(workflow: Workflow, node_id: str) -> Path:

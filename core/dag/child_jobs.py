@@ -39,20 +39,20 @@ def waits_for_child(node: NodeState) -> bool:
 
 
 def go_on(run: Run, node_id: str, node: WorkflowNode) -> None:
-    """Start the child job of a READY node, unless something holds it; what is wrong with its inputs is final."""
-    if run.overdue or run.holds(node_id) or not slots.admits_job(run, node_id):
+    """Prepare the child job of a READY node, unless something holds it; what is wrong with its inputs is final."""
+    if node_id in run.child_jobs or run.overdue or run.holds(node_id) or not slots.admits_job(run, node_id):
         return
     if run.job.depth >= MAX_DEPTH:
         message = f"child jobs lie at most {MAX_DEPTH} deep; {node.workflow_id} would be one deeper"
         run.fail_node(node_id, ErrorDetail(code=WORKFLOW_DEPTH, message=message, node_id=node_id))
         return
     try:
-        _start(run, node_id, node)
+        run.child_jobs[node_id] = _prepared(run, node_id, node)
     except (TemplateFailed, CallerError) as error:
         run.fail_node(node_id, error.detail.model_copy(update={"node_id": node_id}))
 
 
-def _start(run: Run, node_id: str, node: WorkflowNode) -> None:
+def _prepared(run: Run, node_id: str, node: WorkflowNode) -> StartJob:
     state, child = run.nodes[node_id], _definition(run, node)
     given = value_of(
         run,
@@ -68,17 +68,27 @@ def _start(run: Run, node_id: str, node: WorkflowNode) -> None:
     )
     inputs = given.value if given.digest else resolve_inputs(child, given.value)  # made elsewhere, it fits already
     task = task_id(run.job.job_id, node_id, state.attempt)
-    run.child_jobs.append(StartJob(node_id, task, child.workflow_id, child.definition_hash, inputs, given.refs))
-    run.start_job()
-    detail = {"job_id": child_job_id(task), "workflow_id": child.workflow_id, "version": child.version}
+    return StartJob(node_id, task, child.workflow_id, child.definition_hash, inputs, given.refs)
+
+
+def start(run: Run) -> None:
+    """Start every child job that was prepared; the first one starts the job, as a task does."""
+    for node_id, one in run.child_jobs.items():
+        run.start_job()
+        _start(run, node_id, one)
+
+
+def _start(run: Run, node_id: str, one: StartJob) -> None:
+    state, child = run.nodes[node_id], run.state.workflows[one.definition_hash]
+    detail = {"job_id": child_job_id(one.task_id), "workflow_id": child.workflow_id, "version": child.version}
     run.move(
         node_id,
         NodeStatus.WAITING,
         "child_job_started",
         data={**detail, "attempt": state.attempt},
-        task_id=task,
+        task_id=one.task_id,
         attempt=state.attempt + 1,
-        input_params=inputs,
+        input_params=dict(one.inputs),
         first_dispatched_at=state.first_dispatched_at or run.now,
         dispatched_at=run.now,
         started_at=run.now,

@@ -226,7 +226,7 @@ def _send_again(run: Run, child: NodeState, params_digest: str | None) -> None:
     node_id = child.node_id
     ref = None if child.input_ref is None else PayloadRef.model_validate(child.input_ref)
     made = _Input(child.input_params or {}, ref, params_digest)
-    run.move(node_id, NodeStatus.READY, ready_at=run.now, not_before=None, waiting_for=None)
+    run.move(node_id, NodeStatus.READY, ready_at=run.now, not_before=None)
     attempt = run.children[node_id].attempt
     run.move(
         node_id,

@@ -10,7 +10,7 @@ is ready and ends the job when it is over. Advancing the result of its own decis
 from collections.abc import Mapping
 from datetime import datetime
 
-from core.dag import fan_out, slots
+from core.dag import child_jobs, fan_out, slots
 from core.dag.definition import Workflow
 from core.dag.orders import consume_commands
 from core.dag.outcome import abort, conclude, fail_job
@@ -69,6 +69,7 @@ def _evaluate(run: Run) -> None:
     watch_attempts(run)
     settle(run)
     dispatch(run)
+    child_jobs.start(run)
     conclude(run)
 
 

@@ -4,36 +4,52 @@ A job of 100,000 items would otherwise write half a million events that say noth
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from core.dag.state import Event
 
 
 class EventLog:
-    """Events in the order in which they came; a group of children stands where its first one stood."""
+    """Events in the order in which they came; a group of children stands where its first one stood.
+
+    It ends with the next event of their fan-out: one that starts anew has children of the same numbers.
+    """
 
     def __init__(self) -> None:
-        self._events: list[Event | tuple[str, str, str]] = []
-        self._groups: dict[tuple[str, str, str], list[int]] = {}
+        self._events: list[Event | _Group] = []
+        self._open: dict[tuple[str, str, str], _Group] = {}
 
     def append(self, event: Event) -> None:
         """Add one event."""
         self._events.append(event)
+        if self._open:
+            self._open = {key: group for key, group in self._open.items() if group.parent_id != event.node_id}
 
     def add_child(self, event_type: str, status: str, parent_id: str, index: int) -> None:
         """Add what happened to one child, by its number, to what happened to others of its fan-out."""
         key = (event_type, status, parent_id)
-        if key not in self._groups:
-            self._groups[key] = []
-            self._events.append(key)
-        self._groups[key].append(index)
+        if key not in self._open:
+            self._open[key] = _Group(*key)
+            self._events.append(self._open[key])
+        self._open[key].numbers.append(index)
 
     def events(self) -> tuple[Event, ...]:
         """Return all events."""
-        return tuple(self._group(one) if isinstance(one, tuple) else one for one in self._events)
+        return tuple(one.event() if isinstance(one, _Group) else one for one in self._events)
 
-    def _group(self, key: tuple[str, str, str]) -> Event:
-        event_type, status, parent_id = key
-        return Event(event_type, status, parent_id, data={"children": ranges(self._groups[key])})
+
+@dataclass(slots=True)
+class _Group:
+    """What happened to children of one fan-out alike."""
+
+    event_type: str
+    status: str
+    parent_id: str
+    numbers: list[int] = field(default_factory=list)
+
+    def event(self) -> Event:
+        """Return all of it as one event."""
+        return Event(self.event_type, self.status, self.parent_id, data={"children": ranges(self.numbers)})
 
 
 def ranges(numbers: Iterable[int]) -> list[list[int]]:

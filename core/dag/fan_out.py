@@ -139,9 +139,8 @@ def resume(run: Run) -> None:
     Children that gave their slots back meanwhile have to be seen to line up again.
     """
     for node_id in run.fan_outs:
-        node, state = run.workflow.nodes[node_id], run.nodes[node_id]
-        was_held = state.status is NodeStatus.RUNNING and (state.waiting_for or {}).get("kind") == "paused"
-        if not was_held or not isinstance(node, FanOutNode) or run.held_by(_queue_of(run, node)) is not None:
+        node = run.workflow.nodes[node_id]
+        if not isinstance(node, FanOutNode) or not _is_resumed(run, node_id, node):
             continue
         if node.task.concurrency is not None:
             run.incomplete = run.incomplete or not run.family.all_live_seen(node_id)
@@ -150,6 +149,13 @@ def resume(run: Run) -> None:
             for child in run.family.live(node_id):
                 if child.status is NodeStatus.DISPATCHED:
                     run.family.put(child.model_copy(update={"dispatched_at": run.now}))
+
+
+def _is_resumed(run: Run, node_id: str, node: FanOutNode) -> bool:
+    """Return whether a pause held a fan-out when it was looked at last, and holds it no more."""
+    before = run.state.nodes[node_id]
+    was_held = before.status is NodeStatus.RUNNING and (before.waiting_for or {}).get("kind") == "paused"
+    return was_held and run.held_by(_queue_of(run, node)) is None
 
 
 def _queue_of(run: Run, node: FanOutNode) -> str:
@@ -224,6 +230,7 @@ def _stop(run: Run, node_id: str) -> None:
             run.incomplete = True
             return
         run.family.change(node_id, state="stopping")
+    run.wait_for_nothing(node_id)
     for child in run.family.live(node_id):
         if not _is_running(run, child):
             run.cancel_node(child.node_id, "more items failed than are tolerated")
@@ -243,6 +250,7 @@ def _end(run: Run, node_id: str) -> None:
         "succeeded": fan_out.succeeded,
         "failed": fan_out.failed,
         "skipped": fan_out.skipped,
+        "failures": fan_out.failures,
         "child_node_ids": [child_id(node_id, number) for number in range(shown)],
     }
     if fan_out.failed <= fan_out.tolerated:
@@ -256,7 +264,7 @@ def _end(run: Run, node_id: str) -> None:
         value=first,
         node_id=node_id,
     )
-    run.fail_node(node_id, error, output={**output, "failures": fan_out.failures})
+    run.fail_node(node_id, error, output=output)
 
 
 def set_timers(run: Run) -> None:
@@ -267,7 +275,10 @@ def set_timers(run: Run) -> None:
 
 
 def _wake_at(run: Run, node_id: str, fan_out: FanOut) -> datetime | None:
-    """Return a time not later than the next timer of any child."""
+    """Return a time not later than the next timer of any child.
+
+    Timers that came due during a pause are not among those that are known: after it, all are looked for.
+    """
     known = run.state.fan_outs.get(node_id)
     others = known.wake_at if known else None
     if others is not None and others <= run.now:
@@ -275,15 +286,15 @@ def _wake_at(run: Run, node_id: str, fan_out: FanOut) -> datetime | None:
     timers = [timer for child in run.family.live(node_id) for timer in child_timers(run, child)]
     if others is not None:
         timers.append(others)
-    if _may_fill(run, node_id, fan_out):
+    node = run.workflow.nodes[node_id]
+    if isinstance(node, FanOutNode) and (_may_fill(run, node, fan_out) or _is_resumed(run, node_id, node)):
         timers.append(run.now + timedelta(seconds=REFILL_SECONDS))
     return min(timers, default=None)
 
 
-def _may_fill(run: Run, node_id: str, fan_out: FanOut) -> bool:
+def _may_fill(run: Run, node: FanOutNode, fan_out: FanOut) -> bool:
     """Return whether there is room left that this evaluation had no items for, or not the time."""
-    node = run.workflow.nodes[node_id]
-    if fan_out.state != "running" or run.needs or run.overdue or not isinstance(node, FanOutNode):
+    if fan_out.state != "running" or run.needs or run.overdue:
         return False
     if run.held_by(_queue_of(run, node)) is not None:
         return False

@@ -6,12 +6,22 @@ Taken from Jinja2 where its meaning is exact; those that hide a failure (`int`, 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from jinja2 import Undefined
+from jinja2 import StrictUndefined, Undefined
 from jinja2 import filters as builtin
 from jinja2 import tests as builtin_tests
 
 from core.ids import canonical_json
 from core.wording import a_kind
+
+
+class Missing(StrictUndefined):
+    """A value that is not there; `Expression` finds out the whole path when it matters."""
+
+    __slots__ = ()
+
+    @property
+    def _undefined_message(self) -> str:
+        return f"{self._undefined_name} is not there"
 
 
 def _int(value: Any) -> int:
@@ -65,12 +75,14 @@ def _length(value: Any) -> int:
     raise TypeError(f"{a_kind(value)} has no length")
 
 
-def _first(value: Any) -> Any:
-    return _items(value)[0]
+def _of_some(pick: Callable[[list[Any]], Any], what: str) -> Callable[[Any], Any]:
+    """Return a filter that picks one item of a list; of an empty one there is none, which `default` may answer."""
 
+    def apply(value: Any) -> Any:
+        items = _items(value)
+        return pick(items) if items else Missing(name=f"the {what} item of an empty list")
 
-def _last(value: Any) -> Any:
-    return _items(value)[-1]
+    return apply
 
 
 def _round(value: Any, digits: int = 0) -> float | int:
@@ -110,10 +122,10 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "split": _split,
     "length": _length,
     "count": _length,
-    "first": _first,
-    "last": _last,
-    "min": lambda value: min(_items(value)),
-    "max": lambda value: max(_items(value)),
+    "first": _of_some(lambda items: items[0], "first"),
+    "last": _of_some(lambda items: items[-1], "last"),
+    "min": _of_some(min, "smallest"),
+    "max": _of_some(max, "largest"),
     "sum": lambda value: sum(_items(value)),
     "sort": lambda value: sorted(_items(value)),
     "reverse": lambda value: _items(value)[::-1],

@@ -60,7 +60,8 @@ def decide(run: Run, node_id: str, decision: GateDecision) -> None:
     Raises:
         NotFound: the job has no such gate.
         ParameterInvalid, PayloadTooLarge: its data cannot be stored.
-        Conflict: JOB_FINAL; GATE_NOT_OPEN when the gate is not reached yet; GATE_DECIDED with the state that won.
+        Conflict: GATE_DECIDED with the decision that won; GATE_EXPIRED; GATE_NOT_OPEN when the gate is not reached yet;
+            NODE_FINAL when it was skipped or cancelled; JOB_FINAL when the job ended without a decision.
     """
     node = run.nodes.get(node_id)
     if node is None or not isinstance(run.workflow.nodes.get(node_id), GateNode):
@@ -76,17 +77,25 @@ def decide(run: Run, node_id: str, decision: GateDecision) -> None:
 
 
 def _check_open(run: Run, node: NodeState) -> None:
+    """Refuse a decision that comes too late or too early; what became of the gate counts before the end of its job."""
+    gate, state = f"the gate {node.node_id}", _state_of(node)
+    if node.status is NodeStatus.COMPLETED or state["error"] == GATE_REJECTED:
+        raise Conflict(f"{gate} was {_told(node)}", code="GATE_DECIDED", value=state)
+    if state["error"] == GATE_EXPIRED or _has_expired(run, node):
+        raise Conflict(f"{gate} expired; nobody had decided it", code=GATE_EXPIRED, value=state)
     if run.job.status in JOB_FINAL:
-        raise Conflict(f"the job is {run.job.status} already", code="JOB_FINAL", value=run.job.status.value)
+        message = f"the job is {run.job.status} already; nobody decided {gate}, it is {node.status}"
+        raise Conflict(message, code="JOB_FINAL", value=run.job.status.value)
     if node.status in {NodeStatus.PENDING, NodeStatus.READY}:
-        raise Conflict(f"the gate {node.node_id} is not reached yet", code="GATE_NOT_OPEN", value=_state_of(node))
+        raise Conflict(f"{gate} is not reached yet", code="GATE_NOT_OPEN", value=state)
     if node.status is not NodeStatus.WAITING:
-        won = f"the gate {node.node_id} was decided before: it is {node.status}"
-        raise Conflict(won, code="GATE_DECIDED", value=_state_of(node))
-    if _has_expired(run, node):
-        raise Conflict(
-            f"the gate {node.node_id} expired at {node.not_before}", code=GATE_EXPIRED, value=_state_of(node)
-        )
+        raise Conflict(f"{gate} is {node.status} already; nobody decided it", code="NODE_FINAL", value=state)
+
+
+def _told(node: NodeState) -> str:
+    """Return who decided what, and why."""
+    won = node.output or {}
+    return f"{won.get('decision')} by {won.get('actor')}: {won.get('reason') or 'no reason given'}"
 
 
 def _state_of(node: NodeState) -> dict[str, Any]:

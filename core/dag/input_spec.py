@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from core.dag.nodes import Definition
 from core.dag.patterns import MAX_STEPS, check_pattern, matches, size_of
-from core.ids import canonical_json
+from core.ids import canonical_json, digest
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -25,6 +26,9 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
 
 AUTHORED: Final = "authored"
 """Context of validation: a file is read. What was stored stays readable whatever files may say by now."""
+
+
+_BOUNDS: Final = (("minimum", "maximum"), ("min_length", "max_length"), ("min_items", "max_items"))
 
 
 class InputSpec(Definition):
@@ -61,6 +65,17 @@ class InputSpec(Definition):
         if pattern is not None and info.context == AUTHORED:
             check_pattern(pattern)
         return pattern
+
+    @model_validator(mode="after")
+    def _allows_something(self, info: ValidationInfo) -> Self:
+        if info.context == AUTHORED:
+            for least, most in _BOUNDS:
+                low, high = getattr(self, least), getattr(self, most)
+                if low is not None and high is not None and low > high:
+                    raise ValueError(f"{least} {low:g} is more than {most} {high:g}, so no value fits")
+            if self.enum == ():
+                raise ValueError("enum has no values, so none fits")
+        return self
 
     @model_validator(mode="after")
     def _words_make_sense(self) -> Self:
@@ -146,7 +161,7 @@ def _number_violations(spec: InputSpec, value: float, path: str) -> Iterator[tup
         yield path, f"must be more than {spec.exclusive_minimum:g}"
     if spec.exclusive_maximum is not None and value >= spec.exclusive_maximum:
         yield path, f"must be less than {spec.exclusive_maximum:g}"
-    if spec.multiple_of is not None and value % spec.multiple_of != 0:
+    if spec.multiple_of is not None and not _is_multiple(value, spec.multiple_of):
         yield path, f"must be a multiple of {spec.multiple_of:g}"
 
 
@@ -156,7 +171,7 @@ def _array_violations(spec: InputSpec, value: list[Any], path: str) -> Iterator[
     if spec.max_items is not None and len(value) > spec.max_items:
         yield path, f"must have at most {spec.max_items} items, has {len(value)}"
         return
-    if spec.unique_items and len({canonical_json(item) for item in value}) < len(value):
+    if spec.unique_items and len({digest(item) for item in value}) < len(value):
         yield path, "must not repeat an item"
     if spec.items is not None:
         for index, item in enumerate(value):
@@ -176,8 +191,13 @@ def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Ite
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Compare as JSON: true is not 1."""
-    return type(left) is type(right) and bool(left == right)
+    """Compare as JSON, where numbers count by value: 1.0 is 1, true is not."""
+    return digest(left) == digest(right)
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    """Divide as they are written: 0.3 is three times 0.1, which no binary fractions say."""
+    return (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
 
 
 def _type_name(value: Any) -> str:

@@ -18,7 +18,7 @@ from core.dag.run import Run
 from core.dag.state import ChildOrder, CommandDone
 from core.errors import CallerError, Conflict, NotFound, ParameterInvalid
 from core.models.engine import Command, NodeState
-from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState, JobStatus
+from core.statuses import JOB_FINAL, NODE_FINAL, JobStatus
 from core.wording import complaint
 
 APPLIED = "applied"
@@ -71,6 +71,7 @@ class RerunArguments(Arguments):
     node_id: str | None = None
     params: dict[str, Any] | None = Field(default=None, description="Put over the node's own params from now on.")
     only_unsuccessful: bool = Field(default=False, description="Leave a job alone that runs or completed.")
+    run_no: int | None = Field(default=None, description="Leave a job alone that is in another run than this one.")
 
 
 class GateArguments(Arguments):
@@ -160,16 +161,12 @@ def _resume(run: Run, command: Command, _: NoArguments) -> None:
 
 
 def _change_priority(run: Run, command: Command, wanted: PriorityArguments) -> None:
-    """Change what counts from now on; tasks that wait in a queue are sent again with it, those of a fan-out are not."""
+    """Change what counts from now on; `core.dag.timers` sends the tasks that wait in a queue again with it."""
     priority = resolve_priority(wanted.priority, run.job.priority)
     check_active(run)
     if priority != run.job.priority:
         run.note("job_priority_changed", **_by(command), before=run.job.priority, after=priority)
         run.set_job(priority=priority)
-        for node_id, _, _ in tuple(run.tasks_in_flight()):
-            attempt = run.attempt_of(node_id)
-            if attempt is not None and attempt.state is AttemptState.QUEUED and not run.held_by(attempt.queue):
-                run.send_again(attempt)
     _hand_down(run, command)
 
 
@@ -187,9 +184,11 @@ def _retry(run: Run, command: Command, _: NoArguments) -> None:
 
 
 def _rerun(run: Run, command: Command, wanted: RerunArguments) -> None:
-    if wanted.only_unsuccessful and run.job.status not in {JobStatus.FAILED, JobStatus.CANCELLED}:
-        status = run.job.status
+    status: JobStatus = run.job.status
+    if wanted.only_unsuccessful and status not in {JobStatus.FAILED, JobStatus.CANCELLED}:
         raise Conflict(f"the job is {status}, neither failed nor cancelled", code="JOB_NOT_FAILED", value=status.value)
+    if wanted.run_no not in {None, run.job.run_no}:
+        raise Conflict(f"the job is {status} in its run {run.job.run_no}", code="JOB_CHANGED", value=status.value)
     node_id = wanted.node_id or run.workflow.graph.order[0]
     node_of(run, node_id)
     reopening.rerun(run, node_id, wanted.params, _by(command))

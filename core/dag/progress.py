@@ -23,7 +23,8 @@ class Progress:
     items_total: int
     """Of the fan-outs that were expanded."""
     eta_seconds: float | None
-    """None when something that is left was never done before, or nobody can tell: it is a gate, or a pause holds it."""
+    """None when something that is left was never done before, or nobody can tell: it is late already, it is a gate, or
+    a pause holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +92,23 @@ def _eta(workflow: Workflow, facts: Facts, shares: Mapping[str, float]) -> float
 
 
 def _left(workflow: Workflow, facts: Facts, node_id: str, share: float) -> float | None:
-    """Return how long a node still takes: by its own speed once it says how far it is, else by earlier jobs."""
+    """Return how long a node still takes: by its own speed once it says how far it is, else by earlier jobs.
+
+    None for one that should be over by those.
+    """
     node, began = facts.nodes[node_id], facts.nodes[node_id].started_at
     if node.status in NODE_FINAL:
         return 0.0
     if isinstance(workflow.nodes[node_id], GateNode) or _is_held(workflow, facts, node_id):
         return None
     elapsed = (facts.now - began).total_seconds() if node.status is NodeStatus.RUNNING and began is not None else 0.0
-    if share > 0 and elapsed > 0:
+    if 0 < share < 1 and elapsed > 0:
         return elapsed * (1 - share) / share
     usual = facts.medians.get(node_id)
     if usual is None:
         takes_time = workflow.nodes[node_id].type in {"task", "fan_out", "workflow"}
         return None if takes_time else 0.0
-    return max(usual - elapsed, 0.0)
+    return usual - elapsed if elapsed == 0 or elapsed < usual else None
 
 
 def _is_held(workflow: Workflow, facts: Facts, node_id: str) -> bool:

@@ -92,7 +92,8 @@ class Run:
         self.prepared: dict[str, Prepared] = {}
         self.dispatches: dict[str, Dispatch] = {}
         self.redispatches: list[str] = []
-        self.child_jobs: list[StartJob] = []
+        self.child_jobs: dict[str, StartJob] = {}
+        """By node id."""
         self.wishes = Wishes()
         self.attempts_ended: dict[str, AttemptEnd] = {}
         self.dispositions: list[Disposition] = []
@@ -189,13 +190,13 @@ class Run:
         return attempt if attempt is not None and attempt.task_id == self.node(node_id).task_id else None
 
     def move(self, node_id: str, status: NodeStatus, event: str | None = None, /, **fields: Any) -> None:
-        """Write a node's status and fields, and the event of it; `fields["data"]` goes into the event."""
+        """Write a node's status and fields, and the event of it with `fields["data"]`; what it waited for is over."""
         node = self.node(node_id)
         check_transition(NODE_TRANSITIONS, node.status, status)
         data = fields.pop("data", {})
-        fields["status"] = status
+        fields = {"waiting_for": None, **fields, "status": status}
         if status in NODE_FINAL:
-            fields |= {"completed_at": self.now, "waiting_for": None, "not_before": None}
+            fields |= {"completed_at": self.now, "not_before": None}
         changed = node.model_copy(update=fields)
         self._put(changed)
         if changed.parent_node_id is not None and status in _GROUPED:
@@ -215,6 +216,11 @@ class Run:
         node, reason = self.node(node_id), {"kind": kind, "detail": detail}
         if node.waiting_for != reason:
             self._put(node.model_copy(update={"waiting_for": reason}))
+
+    def wait_for_nothing(self, node_id: str) -> None:
+        """Note that a node waits no more for what it noted."""
+        if self.node(node_id).waiting_for is not None:
+            self._put(self.node(node_id).model_copy(update={"waiting_for": None}))
 
     def send_again(self, attempt: Attempt) -> None:
         """Send the same attempt once more."""
@@ -263,6 +269,8 @@ class Run:
             return
         check_transition(ATTEMPT_TRANSITIONS, attempt.state, state)
         self.attempts_ended[attempt.task_id] = AttemptEnd(attempt.task_id, state, reason)
+        if attempt.task_id in self.redispatches:
+            self.redispatches.remove(attempt.task_id)
         abandoned = state is not AttemptState.REPORTED
         if abandoned and isinstance(self.workflow.nodes.get(attempt.node_id), WorkflowNode):
             self.child_orders.append(ChildOrder(attempt.task_id, "cancel", {}, "engine", reason))
@@ -280,6 +288,7 @@ class Run:
         if attempt is not None:
             self.end_attempt(attempt, AttemptState.REVOKED, reason)
         self.prepared.pop(node_id, None)
+        self.child_jobs.pop(node_id, None)
         self.dispatches.pop(node_id, None)
         self.move(node_id, NodeStatus.CANCELLED, data={"reason": reason})
 
@@ -377,7 +386,7 @@ class Run:
             wake_at=wake_at,
             children=self.family.changed_children(self.reset),
             new_children=self.family.new_children(self.reset),
-            child_jobs=tuple(self.child_jobs),
+            child_jobs=tuple(self.child_jobs.values()),
             slots=self.wishes.changes,
             needs=tuple(self.needs.values()),
             chores=tuple(self.chores.values()),

@@ -92,13 +92,13 @@ def _make_ready(run: Run, node_id: str) -> None:
     try:
         bypassed = branching.is_bypassed(run, node_id)
     except (ConditionFailed, TemplateFailed) as error:
-        run.move(node_id, NodeStatus.READY, ready_at=run.now, waiting_for=None)
+        run.move(node_id, NodeStatus.READY, ready_at=run.now)
         branching.fail(run, node_id, error.detail)
         return
     if bypassed:
         _skip(run, node_id, SkipReason.BYPASSED)
     else:
-        run.move(node_id, NodeStatus.READY, ready_at=run.now, waiting_for=None)
+        run.move(node_id, NodeStatus.READY, ready_at=run.now)
 
 
 def _skip(run: Run, node_id: str, reason: SkipReason) -> None:
@@ -117,7 +117,7 @@ def _wake(run: Run, node_id: str) -> None:
         return
     not_before = run.nodes[node_id].not_before
     if not_before is None or not_before <= run.now:
-        run.move(node_id, NodeStatus.READY, ready_at=run.now, not_before=None, waiting_for=None)
+        run.move(node_id, NodeStatus.READY, ready_at=run.now, not_before=None)
 
 
 def _go(run: Run, node_id: str) -> None:

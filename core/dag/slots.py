@@ -118,7 +118,7 @@ def waits_for_slot(node: NodeState) -> bool:
 def wake(run: Run, node_id: str, queue: str | None) -> None:
     """Let a node go on whose slot is granted; one that a pause holds leaves the line, so that it takes no turn."""
     if has_slot(run, run.nodes[node_id]) or run.held_by(queue) is not None:
-        run.move(node_id, NodeStatus.READY, ready_at=run.now, waiting_for=None)
+        run.move(node_id, NodeStatus.READY, ready_at=run.now)
 
 
 def keep(run: Run, node_id: str) -> None:

@@ -100,5 +100,4 @@ def _dispatch(run: Run, node_id: str, prepared: Prepared) -> None:
         first_dispatched_at=state.first_dispatched_at or run.now,
         dispatched_at=run.now,
         started_at=None,
-        waiting_for=None,
     )

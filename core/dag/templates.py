@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
-from jinja2 import StrictUndefined, TemplateError, Undefined, UndefinedError, nodes
+from jinja2 import TemplateError, Undefined, UndefinedError, nodes
 from jinja2.environment import Template, TemplateExpression
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-from core.dag.filters import FILTERS, TESTS
+from core.dag.filters import FILTERS, TESTS, Missing
 from core.dag.json_values import MAX_INTEGER_BITS, NotJson, check_json
 from core.dag.template_checks import refusal
 from core.errors import ErrorDetail, GeodagError
@@ -42,16 +42,6 @@ class TemplateFailed(GeodagError):
         failed = cls(detail.message)
         failed.detail = detail
         return failed
-
-
-class Missing(StrictUndefined):
-    """A value that is not there; `Expression` finds out the whole path when it matters."""
-
-    __slots__ = ()
-
-    @property
-    def _undefined_message(self) -> str:
-        return f"{self._undefined_name} is not there"
 
 
 class _Sandbox(SandboxedEnvironment):

@@ -70,8 +70,13 @@ def _watch_queued(run: Run, work: Work, attempt: Attempt) -> None:
     gives_up = _queue_ends(run, work, run.node(attempt.node_id))
     if gives_up is not None and gives_up <= run.now:
         _expire(run, attempt, QUEUE_TIMEOUT, f"no worker took it from {attempt.queue} in time")
-    elif attempt.redispatch_at is not None and attempt.redispatch_at <= run.now:
+    elif (attempt.redispatch_at is not None and attempt.redispatch_at <= run.now) or _has_old_priority(run, attempt):
         run.send_again(attempt)
+
+
+def _has_old_priority(run: Run, attempt: Attempt) -> bool:
+    """Return whether the job's priority changed since a task was sent; those of a fan-out stay where they are."""
+    return attempt.priority != run.job.priority and not attempt.child
 
 
 def _expire(run: Run, attempt: Attempt, code: str, message: str) -> None:

@@ -1,14 +1,17 @@
 """Why a node does not go on: from its row, its attempt, and what is known of workers and pauses. Pure.
 
-`dependency`, `queue`, `worker`, `no_fit` and, of a task in its queue, `paused` are found here; the others the evaluator
-noted. docs/workflow-language.md says what each kind means.
+`dependency`, `queue`, `worker`, `no_fit`, `dead_letter`, `children` and, of a task in its queue, `paused` are found
+here; the others the evaluator noted. docs/workflow-language.md says what each kind means.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from core.dag.definition import Workflow
+from core.ids import message_id
 from core.models.engine import Attempt, Job, NodeState
 from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState, NodeStatus
 
@@ -19,15 +22,26 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "queue": ("queue", "workers", "since"),
     "worker": ("queue",),
     "no_fit": ("queue", "reason"),
+    "dead_letter": ("dead_letter_id", "classification", "until"),
     "paused": ("switches",),
     "slot": ("key", "holder"),
     "backoff": ("until", "code"),
     "released": ("reason",),
     "gate": ("expires_at",),
     "child": ("job_id", "workflow_id", "version"),
+    "children": ("waiting",),
     "payload": ("value", "reads"),
 }
 """What `detail` has, by kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A message that became a dead letter and was not sent again."""
+
+    message_id: str
+    dead_letter_id: int
+    classification: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +52,44 @@ class Surroundings:
     """Switches in force."""
     workers: Mapping[str, int]
     """Workers that were heard of lately, by queue."""
+    lost: Mapping[str, Lost] = field(default_factory=dict)
+    """What became dead letters of the newest messages of the tasks in question, by message id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Some children of one fan-out that have not ended and are alike."""
+
+    node_id: str
+    """Of the fan-out."""
+    state: str
+    """Of their attempts; of children without one what they wait for: slot, backoff or released."""
+    queue: str | None
+    no_fit: bool
+    lost: bool
+    """Their newest messages became dead letters."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """What the children of a fan-out that were made and have not ended are at."""
+
+    running: int
+    waiting: Mapping[str, int]
+    """How many by the kind of what they wait for."""
+
+
+def children_of(job: Job, groups: Iterable[Alike], around: Surroundings) -> dict[str, Children]:
+    """Return what the children of each fan-out are at."""
+    counts: dict[str, Counter[str | None]] = {}
+    for one in groups:
+        kind = _kind(job, one.state, one.queue, one.no_fit, one.lost, around) if one.queue else one.state
+        counts.setdefault(one.node_id, Counter())[kind] += one.count
+    return {
+        node_id: Children(kinds[None], {kind: kinds[kind] for kind in sorted(filter(None, kinds))})
+        for node_id, kinds in counts.items()
+    }
 
 
 def waiting_for(
@@ -46,11 +98,16 @@ def waiting_for(
     nodes: Mapping[str, NodeState],
     attempts: Mapping[str, Attempt],
     around: Surroundings,
+    children: Mapping[str, Children] = MappingProxyType({}),
 ) -> dict[str, Reason | None]:
-    """Return {kind, detail} for each vertex that waits, None for one that runs or has ended; `attempts` by node."""
+    """Return {kind, detail} for each node that waits, None for one that runs or has ended; the other facts by node."""
     if job.status in JOB_FINAL:
         return dict.fromkeys(nodes)
-    return {key: told(_reason(workflow, job, nodes, key, attempts.get(key), around)) for key in nodes}
+    found = {key: _reason(workflow, job, nodes, key, attempts.get(key), around) for key in nodes}
+    for key, crowd in children.items():
+        if key in nodes and found[key] is None and not crowd.running and crowd.waiting:
+            found[key] = {"kind": "children", "detail": {"waiting": crowd.waiting}}
+    return {key: told(reason) for key, reason in found.items()}
 
 
 def told(noted: Mapping[str, Any] | None) -> Reason | None:
@@ -85,8 +142,8 @@ def _reason(
     node = nodes[node_id]
     if node.status in NODE_FINAL:
         return None
-    if node.status is NodeStatus.PENDING:
-        return _dependency(workflow, nodes, node_id)
+    if node.status is NodeStatus.PENDING:  # its `when` may wait for a value
+        return node.waiting_for or _dependency(workflow, nodes, node_id)
     if node.status is not NodeStatus.DISPATCHED:
         return node.waiting_for
     if attempt is None or attempt.task_id != node.task_id:
@@ -101,18 +158,35 @@ def _dependency(workflow: Workflow, nodes: Mapping[str, NodeState], node_id: str
 
 
 def _in_queue(job: Job, attempt: Attempt, around: Surroundings) -> Reason | None:
-    switches = ("all", f"workflow:{job.workflow_id}", f"queue:{attempt.queue}")
-    held = "job" if job.paused_at is not None else next((one for one in switches if one in around.pauses), None)
-    workers = around.workers.get(attempt.queue, 0)
-    if held is not None and attempt.state in {AttemptState.QUEUED, AttemptState.PARKED}:
-        return {"kind": "paused", "detail": held}
-    if attempt.state is not AttemptState.QUEUED:
+    queue, letter = attempt.queue, around.lost.get(message_id(attempt.task_id, attempt.dispatch_no))
+    match kind := _kind(job, attempt.state, queue, attempt.no_fit is not None, letter is not None, around):
+        case None:
+            return None
+        case "paused":
+            return {"kind": kind, "detail": _held(job, queue, around)}
+        case "dead_letter":
+            until = attempt.redispatch_at and attempt.redispatch_at.isoformat()
+            return {"kind": kind, "detail": {**asdict(letter), "until": until} if letter else None}
+        case "no_fit":
+            return {"kind": kind, "detail": {"queue": queue, "reason": attempt.no_fit}}
+    since = attempt.queued_at.isoformat()
+    return {"kind": kind, "detail": {"queue": queue, "workers": around.workers.get(queue, 0), "since": since}}
+
+
+def _kind(job: Job, state: str, queue: str, no_fit: bool, lost: bool, around: Surroundings) -> str | None:
+    """Return what an attempt in this state waits for; None for one that runs, or is over."""
+    if state not in {AttemptState.QUEUED, AttemptState.PARKED}:
         return None
-    if workers == 0:
-        return {"kind": "worker", "detail": {"queue": attempt.queue}}
-    if attempt.no_fit is not None:
-        return {"kind": "no_fit", "detail": {"queue": attempt.queue, "reason": attempt.no_fit}}
-    return {
-        "kind": "queue",
-        "detail": {"queue": attempt.queue, "workers": workers, "since": attempt.queued_at.isoformat()},
-    }
+    if _held(job, queue, around) is not None:
+        return "paused"
+    if lost:
+        return "dead_letter"
+    if not around.workers.get(queue, 0):
+        return "worker"
+    return "no_fit" if no_fit else "queue"
+
+
+def _held(job: Job, queue: str, around: Surroundings) -> str | None:
+    """Return what pauses a task in its queue."""
+    switches = ("all", f"workflow:{job.workflow_id}", f"queue:{queue}")
+    return "job" if job.paused_at is not None else next((one for one in switches if one in around.pauses), None)

@@ -74,6 +74,7 @@ class Job(Table):
         Index("parent", ("parent_task_id",), where="parent_task_id IS NOT NULL"),
         Index("created", ("created_at",)),
         Index("status", ("status", "created_at")),
+        Index("workflow_status", ("workflow_id", "status", "created_at")),
         Index("history", ("workflow_id", "completed_at"), where="status = 'COMPLETED'"),
     )
 
@@ -292,6 +293,7 @@ class Limit(Table):
     limit_count: int
     updated_at: Annotated[datetime, Column(default="dagapp.clock()")]
     set_by: str | None = Field(default=None, description="Who set it by hand; else it is what workflows say.")
+    asked_count: int | None = Field(default=None, description="What the newest request asked for.")
 
 
 class Slot(Table):
@@ -323,7 +325,10 @@ class DeadLetter(Table):
 
     __table_name__: ClassVar[str] = "dag_dead_letters"
     __primary_key__: ClassVar = ("dead_letter_id",)
-    __indexes__: ClassVar = (Index("open", ("dead_at",), where="resolved_at IS NULL"),)
+    __indexes__: ClassVar = (
+        Index("open", ("dead_at",), where="resolved_at IS NULL"),
+        Index("message", ("message_id",)),
+    )
 
     dead_letter_id: Annotated[int, Column("bigint", identity=True)]
     message_id: str

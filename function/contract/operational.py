@@ -21,7 +21,13 @@ ROUTES: Final[Mapping[str, Route]] = {
     "status_jobs": Route(
         "GET",
         "api/status/jobs",
-        proxied("List jobs.", "operations", choice("status", *JobStatus), whole("limit", 1, 1000, 50)),
+        proxied(
+            "List jobs.",
+            "operations",
+            choice("status", *JobStatus),
+            text("workflow_id"),
+            whole("limit", 1, 1000, 50),
+        ),
     ),
     "status_stats": Route(
         "GET", "api/status/stats", proxied("Figures by state.", "operations", whole("hours", 1, 24 * 366, 24))

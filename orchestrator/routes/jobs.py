@@ -12,15 +12,14 @@ from core.dag.progress import Progress
 from core.dag.why import KINDS, told
 from core.errors import Conflict, NotFound, ParameterInvalid
 from core.identity import Role
-from core.models.engine import Job, JobEvent, NodeState
-from core.statuses import AttemptState, JobStatus
+from core.models.engine import Job, JobEvent
+from core.statuses import JobStatus
 from orchestrator.deps import Context, context, json_response, parsed
 from orchestrator.strict import StrictRoute
 from repositories.database import transaction
 from repositories.events import EventRepository
 from repositories.jobs import JobRepository
 from services.commands import UNSUCCESSFUL, Order
-from services.insight import NodeInsight
 
 MAX_WAIT_SECONDS = 300.0
 
@@ -101,36 +100,6 @@ class JobList(BaseModel):
     jobs: list[JobView]
 
 
-class Running(BaseModel):
-    """What a worker says of the task it is at."""
-
-    worker_id: str | None
-    leased_at: datetime | None
-    progress: dict[str, Any] | None = Field(description="{current, total, message}, as the handler reported.")
-    peak_rss_bytes: int | None
-
-
-class NodeView(NodeState):
-    """A node with what is going on in it."""
-
-    running: Running | None = None
-
-    @classmethod
-    def of(cls, insight: NodeInsight) -> "NodeView":
-        """Return the view of a row, with why it waits now."""
-        attempt = insight.attempt
-        leased = attempt is not None and attempt.state is AttemptState.LEASED and attempt.worker_id is not None
-        running = Running.model_validate(attempt, from_attributes=True) if leased else None
-        facts = {**insight.node.__dict__, "waiting_for": insight.waiting_for, "running": running}
-        return cls.model_construct(**facts)
-
-
-class NodeList(BaseModel):
-    """Every node of a job."""
-
-    nodes: list[NodeView]
-
-
 class EventList(BaseModel):
     """Events in order; `next_after` asks for those that follow."""
 
@@ -185,14 +154,18 @@ async def _rerun(ctx: Context, job: Job, actor: str) -> Job:
 async def list_jobs(
     request: Request,
     status: JobStatus | None = None,
+    workflow_id: Annotated[str | None, Query(min_length=1, max_length=256, pattern=r"^[^\x00]*$")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
 ) -> Response:
-    """List the newest jobs."""
+    """List the newest jobs, of one workflow or of all."""
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
     async with transaction(ctx.pool) as conn:
         repository = JobRepository(conn)
-        jobs = await (repository.newest(limit) if status is None else repository.newest_in(status, limit))
+        if workflow_id is not None:
+            jobs = await repository.newest_of(workflow_id, JobStatus if status is None else [status], limit)
+        else:
+            jobs = await (repository.newest(limit) if status is None else repository.newest_in(status, limit))
     return json_response(JobList.model_construct(jobs=[JobView.of(job) for job in jobs]))
 
 
@@ -230,15 +203,6 @@ def _wait_seconds(request: Request) -> float:
         message = f"wait is {said[:40]!r}; expected seconds from 0 to {MAX_WAIT_SECONDS:g}"
         raise ParameterInvalid(message, field="wait", value=said[:40])
     return seconds
-
-
-@router.get("/{job_id}/nodes")
-async def get_nodes(request: Request, job_id: str) -> Response:
-    """Return the state of every node, with why it waits and why it failed."""
-    ctx = context(request)
-    ctx.auth.caller(request.headers, Role.OPERATOR)
-    views = [NodeView.of(one) for one in await ctx.insight.nodes(job_id)]
-    return json_response(NodeList.model_construct(nodes=views))
 
 
 @router.get("/{job_id}/events")

@@ -16,10 +16,18 @@ from tests.support.cli_peer import CliPeer
 
 JOB = {"job_id": "j1", "status": "RUNNING", "run_no": 1, "priority": 5, "paused_at": None, "workflow_id": "w"}
 PAUSED = {"kind": "paused", "detail": {"switches": ["all", "workflow:w"]}}
+FAN_OUT = {"items": 9, "succeeded": 2, "failed": 1, "skipped": 0, "running": 0, "waiting": {"slot": 4}}
 ANSWERS: dict[str, Any] = {
     "jobs": {"jobs": [JOB | {"waiting_for": PAUSED}]},
     "jobs/j1": JOB | {"progress": {"fraction": 0.5}},
-    "jobs/j1/nodes": {"nodes": [{"node_id": "a", "status": "READY", "waiting_for": PAUSED}]},
+    "jobs/j1/nodes": {
+        "nodes": [
+            {"node_id": "a", "status": "READY", "waiting_for": PAUSED},
+            {"node_id": "each", "status": "RUNNING", "fan_out": FAN_OUT},
+            {"node_id": "b", "status": "FAILED", "error": {"code": "BROKEN", "message": "it [/broke]"}},
+            {"node_id": "c", "status": "SKIPPED", "skip_reason": "upstream_failed"},
+        ]
+    },
     "workflows": {"workflows": [], "broken": []},
     "settings/pauses": {"switches": [{"switch": "all", "paused": True}]},
     "dead-letters": {"dead_letters": [{"dead_letter_id": 7, "classification": "unreadable"}]},
@@ -53,7 +61,7 @@ class Peer(CliPeer):
         return 200, self._answer(method, asked)
 
     def _answer(self, method: str, path: str) -> Any:
-        name = path.partition("?")[0]
+        name = path.partition("?")[0].removeprefix("/api/status/")
         if (method, name) == ("POST", "jobs"):
             return {"job_id": "j2", "status": "RUNNING", "existing": False}
         if name in ANSWERS:
@@ -77,8 +85,9 @@ class Hostile(CliPeer):
     def reply(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
         nasty = "a\x1b[2J\x07[/red]\x9b2J\u202e\nbegun"
         row: dict[str, Any] = dict.fromkeys(ROW_FIELDS, nasty) | {"age_seconds": 5, "decisions": [], "changed": True}
-        row |= {"waiting_for": {"kind": nasty, "detail": {nasty: nasty}}, "error": {"code": nasty}}
+        row |= {"waiting_for": {"kind": nasty, "detail": {nasty: nasty}}, "error": {"code": nasty, "message": nasty}}
         row |= {name: {nasty: nasty} for name in ("event_data", "before", "progress")}
+        row["fan_out"] = FAN_OUT | {"waiting": {nasty: 1}}
         lists = {name: [row] for name in LISTS}
         return 200, row | lists | {"limit": row, "job": row, "errors": [row], "more": False, "report": None}
 
@@ -158,9 +167,15 @@ def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
 
 
 def test_jobs_are_listed_and_shown_with_what_they_wait_for(peer: Peer) -> None:
-    assert "paused" in run("job", "list")
+    assert "paused" in run("job", "list", "--workflow", "w", "--status", "running")
+    assert peer.seen[-1] == ("GET", "jobs?limit=20&status=RUNNING&workflow_id=w", None)
+    run("jobs", "--workflow", "w")
+    assert peer.seen[-1] == ("GET", "/api/status/jobs?limit=20&workflow_id=w", None)
     shown = run("job", "show", "j1")
     assert "paused switches=all,workflow:w" in shown
+    assert "3/9 slot:4" in shown
+    assert "BROKEN: it [/broke]" in shown
+    assert "upstream_failed" in shown
     assert "0.5" in shown
 
 

@@ -414,6 +414,9 @@ async def test_an_operator_reads_jobs_through_the_gateway(platform: Platform) ->
     await platform.submit()
     jobs = (await platform.call("GET", "/api/status/jobs?limit=5&status=RUNNING", "operator")).body["jobs"]
     assert [job["workflow_id"] for job in jobs] == ["raster_tiled"]
+    for workflow_id, found in (("raster_tiled", jobs), ("echo_test", [])):
+        path = f"/api/status/jobs?status=RUNNING&workflow_id={workflow_id}"
+        assert (await platform.call("GET", path, "operator")).body["jobs"] == found
     job = f"/api/status/job/{jobs[0]['job_id']}"
     assert (await platform.call("GET", job, "operator")).body["job_id"] == jobs[0]["job_id"]
     assert len((await platform.call("GET", f"{job}/nodes", "operator")).body["nodes"]) == 11

@@ -43,6 +43,25 @@ async def test_the_progress_of_a_task_is_seen_while_it_runs(door: Door) -> None:
     assert await running(door, job_id) is None
 
 
+async def test_a_node_tells_the_number_of_its_newest_attempt_as_its_task_id_does(door: Door) -> None:
+    engine = Engine(door.context.pool)
+    job_id = await door.create("echo_test")
+
+    async def told() -> dict[str, Any]:
+        nodes = (await door.get(f"/api/v1/jobs/{job_id}/nodes"))["nodes"]
+        return {node["node_id"]: (node["attempt"], node["task_id"]) for node in nodes}
+
+    none = {"start": (None, None), "end": (None, None)}
+    assert await told() == {**none, "echo_handler": (0, f"{job_id}_echo_handler_0")}
+    await engine.order(job_id, "cancel")
+    assert (await told())["echo_handler"] == (0, f"{job_id}_echo_handler_0")
+    await engine.order(job_id, "rerun")
+    assert (await told())["echo_handler"] == (1, f"{job_id}_echo_handler_1")
+    await engine.pause("all")
+    await engine.order(job_id, "rerun")
+    assert (await told())["echo_handler"] == (None, None)
+
+
 async def running(door: Door, job_id: str) -> Any:
     nodes = (await door.get(f"/api/v1/jobs/{job_id}/nodes"))["nodes"]
     return next(node["running"] for node in nodes if node["node_id"] == "echo_handler")
@@ -54,7 +73,7 @@ version: 1
 inputs:
   data: {type: array, default: []}
 outputs:
-  rows: "{{ nodes.first.output.rows }}"
+  rows: "{{ nodes.first.output.echoed_params }}"
 nodes:
   start: {type: start, next: first}
   first: {handler: echo, params: {data: "{{ inputs.data }}"}, next: end}
@@ -89,12 +108,14 @@ async def test_large_values_are_shown_by_reference_and_streamed_to_operators(lar
 
     message = await engine.message(job_id)
     await door.claim(message)
-    ref = await door.context.desk.store.put(task_prefix(job_id, message.task_id), encode({"rows": ROWS}, "output"))
+    ref = await door.context.desk.store.put(
+        task_prefix(job_id, message.task_id), encode({"echoed_params": ROWS}, "output")
+    )
     assert (await door.complete(message, output_ref=ref.model_dump()))["disposition"] == "applied"
     job = await door.job(job_id, wait=20)
     assert (job["status"], job["outputs"]) == ("COMPLETED", None)
     assert (await first_node(door, job_id))["output_ref"] == ref.model_dump()
-    assert await door.get(f"/api/v1/jobs/{job_id}/nodes/first/output") == {"rows": ROWS}
+    assert await door.get(f"/api/v1/jobs/{job_id}/nodes/first/output") == {"echoed_params": ROWS}
     assert await door.get(f"/api/v1/jobs/{job_id}/outputs") == {"rows": ROWS}
 
 
@@ -165,3 +186,52 @@ async def test_a_job_and_its_nodes_say_in_one_shape_what_holds_them(door: Door, 
     assert (
         (await door.job(job_id))["waiting_for"] == listed["waiting_for"] == nodes["echo_handler"]["waiting_for"] == held
     )
+
+
+FANNED = """
+workflow_id: fanned
+version: 1
+nodes:
+  start: {type: start, next: each}
+  each: {type: fan_out, source: "{{ [1, 2, 3] }}", task: {handler: echo, params: {v: "{{ item }}"}}, next: end}
+  end: {type: end}
+"""
+
+
+async def test_the_children_of_a_fan_out_are_counted_listed_and_looked_at(
+    start: StartOrchestrator, tmp_path: Path
+) -> None:
+    folder = tmp_path / "workflows"
+    folder.mkdir()
+    (folder / "fanned.yaml").write_text(FANNED)
+    async with start(workflows_dir=folder) as door:
+        job_id = await door.create("fanned")
+        path = f"/api/v1/jobs/{job_id}/nodes"
+        each = (await door.get(f"{path}/each"))["fan_out"]
+        assert (each["items"], each["tasks_made"], each["running"], each["waiting"]) == (3, 3, 0, {"worker": 3})
+        assert await door.get(f"{path}/each") in (await door.get(path))["nodes"]
+        child = await door.get(f"{path}/each__1")
+        assert (child["status"], child["fan_out_index"], child["waiting_for"]["kind"]) == ("DISPATCHED", 1, "worker")
+        assert child["fan_out"] is None
+        page = await door.get(f"{path}/each/children?limit=2&status=DISPATCHED")
+        assert [one["node_id"] for one in page["nodes"]] == ["each__0", "each__1"]
+        page = await door.get(f"{path}/each/children?limit=2&after={page['next_after']}")
+        assert ([one["node_id"] for one in page["nodes"]], page["next_after"]) == (["each__2"], None)
+        for what, code in (("each__9", 404), ("each/children?after=x", 400), ("each/children?limit=999", 422)):
+            assert (await door.call("GET", f"{path}/{what}", caller="operator"))[0] in {code, 422}
+
+
+async def test_jobs_are_listed_by_workflow_and_status(door: Door, engine: Engine) -> None:
+    echo, hello = await door.create("echo_test"), await door.create("hello_world")
+    await engine.order(echo, "cancel")
+
+    async def listed(query: str) -> list[str]:
+        return [job["job_id"] for job in (await door.get(f"/api/v1/jobs?{query}"))["jobs"]]
+
+    assert await listed("") == [hello, echo]
+    assert await listed("workflow_id=echo_test") == [echo]
+    assert await listed("workflow_id=echo_test&status=CANCELLED") == [echo]
+    assert await listed("workflow_id=echo_test&status=RUNNING") == []
+    assert await listed("workflow_id=nope") == []
+    for query in ("workflow_id=", "workflow_id=a%00b"):
+        assert (await door.call("GET", f"/api/v1/jobs?{query}", caller="operator"))[0] == 422

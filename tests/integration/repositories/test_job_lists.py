@@ -1,4 +1,4 @@
-"""Lists of jobs by status, and orders by filter, read what they show, however many jobs have ended."""
+"""Lists of jobs by status and workflow, and orders by filter, read what they show, however many jobs have ended."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -26,13 +26,17 @@ OTHERS = ("PENDING", "RUNNING", "FAILED", "CANCELLED")
 
 
 def fill(database: Database) -> None:
-    """Store many jobs that completed, and in their midst a few in every other status; nothing is analyzed."""
+    """Store many jobs that completed, and in their midst a few in every other status; nothing is analyzed.
+
+    Of every thousand jobs one is of a rare workflow.
+    """
     with psycopg.connect(database.admin) as admin:
         admin.execute("SET session_replication_role = replica")
         admin.execute("ALTER TABLE dagapp.dag_jobs SET (autovacuum_enabled = false)")
         admin.execute(
             "INSERT INTO dagapp.dag_jobs (job_id, workflow_id, workflow_version, definition_hash, status, input_params,"
-            " created_at) SELECT 'job' || n, 'w', 1, 'x', CASE WHEN n %% 2 = 1 AND n BETWEEN %(from)s AND %(to)s"
+            " created_at) SELECT 'job' || n, CASE n %% 1000 WHEN 7 THEN 'rare' ELSE 'w' END, 1, 'x', CASE"
+            " WHEN n %% 2 = 1 AND n BETWEEN %(from)s AND %(to)s"
             " THEN (%(others)s::text[])[1 + n / 2 %% 4] ELSE 'COMPLETED' END, '{}',"
             " dagapp.clock() - make_interval(secs => n) FROM generate_series(1, %(ended)s) AS n",
             {
@@ -86,6 +90,30 @@ async def test_the_newest_jobs_of_a_status_are_found_among_many_that_ended(
     assert {job.status for job in found} == {status or JobStatus.COMPLETED}
     assert [job.created_at for job in found] == sorted((job.created_at for job in found), reverse=True)
     assert len(found) == LIMIT
+    assert await visited(database, statements, analyzed=analyzed) <= VISITS
+
+
+@pytest.mark.parametrize(
+    ("workflow_id", "status", "count"),
+    [
+        *(("w", status, LIMIT) for status in (None, *JobStatus)),
+        ("rare", None, LIMIT),
+        ("rare", JobStatus.COMPLETED, LIMIT),
+        ("rare", JobStatus.RUNNING, 0),
+        ("nope", None, 0),
+    ],
+)
+async def test_the_newest_jobs_of_a_workflow_are_found_among_many_that_ended(
+    crowded: tuple[Database, bool], workflow_id: str, status: JobStatus | None, count: int
+) -> None:
+    (database, analyzed), statements = crowded, Recorded()
+    wanted = frozenset(JobStatus if status is None else {status})
+    async with asked(database, statements) as jobs:
+        found = await jobs.newest_of(workflow_id, wanted, LIMIT)
+    assert {job.workflow_id for job in found} <= {workflow_id}
+    assert {job.status for job in found} <= wanted
+    assert [job.created_at for job in found] == sorted((job.created_at for job in found), reverse=True)
+    assert len(found) == count
     assert await visited(database, statements, analyzed=analyzed) <= VISITS
 
 

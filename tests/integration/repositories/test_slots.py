@@ -101,8 +101,21 @@ async def test_a_limit_follows_the_newest_request_until_somebody_sets_it(seeded:
     (view,) = await slots.limits()
     assert (view.slot_key, view.limit, view.set_by, view.held, view.waiting) == ("w:k", 0, "op", 0, 2)
     await slots.unset_limit("w:k")
-    await change(seeded, wish("f", limit=9))
-    assert await held(seeded) == ["d", "e", "f"]
+    assert await held(seeded) == ["d", "e"]
+    (view,) = await slots.limits()
+    assert (view.limit, view.set_by) == (9, None)
+
+
+async def test_a_limit_that_a_build_before_has_kept_stays_until_somebody_asks(seeded: AsyncConnection[Any]) -> None:
+    slots = SlotRepository(seeded)
+    await slots.set_limit("w:k", 0, "op")
+    await seeded.commit()
+    await change(seeded, wish("a", limit=1))
+    await seeded.execute("UPDATE dagapp.dag_limits SET asked_count = NULL")
+    await slots.unset_limit("w:k")
+    assert await held(seeded) == []
+    await change(seeded, wish("b", limit=2))
+    assert await held(seeded) == ["a", "b"]
 
 
 async def test_a_lower_limit_takes_nothing_away_but_grants_nothing_either(seeded: AsyncConnection[Any]) -> None:

@@ -131,6 +131,11 @@ class Slots(RuleBasedStateMachine):
         if not any(session.open for session in self.sessions):
             self.do(SlotRepository(self.observer).set_limit(key, limit, "op"))
 
+    @rule(key=st.sampled_from(sorted(LIMITS)))
+    def unset_limit(self, key: str) -> None:
+        if not any(session.open for session in self.sessions):
+            self.do(SlotRepository(self.observer).unset_limit(key))
+
     @invariant()
     def the_line_is_kept(self) -> None:
         self.do(self._check())

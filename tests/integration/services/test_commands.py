@@ -181,6 +181,45 @@ async def test_of_two_decisions_about_a_gate_the_first_wins_and_the_second_is_to
     assert (loser.detail.code, loser.detail.value["output"]["actor"]) == ("GATE_DECIDED", word)
 
 
+async def test_of_many_decisions_all_but_one_are_told_which_won_also_after_the_end_of_the_job(engine: Engine) -> None:
+    engine = Engine(engine.pool, workflows_of(GATED))
+    job_id = await engine.create("gated")
+    orders = [
+        engine.commands.order(job_id, Order("gate", f"op{n}", "no", {"node_id": "gate", "decision": "rejected"}))
+        for n in range(12)
+    ]
+    answers = await asyncio.gather(*orders, return_exceptions=True)
+    losers = [answer for answer in answers if isinstance(answer, Conflict)]
+    (row,) = await engine.query("SELECT output FROM dagapp.dag_node_states WHERE node_id = 'gate'")
+    assert [loser.detail.code for loser in losers] == ["GATE_DECIDED"] * 11
+    assert all(loser.detail.value["output"] == row["output"] for loser in losers)
+
+
+async def test_a_decision_that_lost_in_the_inbox_is_told_which_won_too(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "LOCK_SECONDS", 0.05)
+    engine = Engine(engine.pool, workflows_of(GATED))
+    job_id = await engine.create("gated")
+    await engine.order(job_id, "gate", node_id="gate", decision="rejected")
+    stored, leave = asyncio.Event(), commands._leave
+
+    async def leaving(*args: Any) -> int:
+        number = await leave(*args)
+        stored.set()
+        return number
+
+    monkeypatch.setattr(commands, "_leave", leaving)
+    async with engine.pool.connection() as holder:
+        await holder.execute("SELECT FROM dagapp.dag_jobs WHERE job_id = %s FOR NO KEY UPDATE", (job_id,))
+        order = asyncio.ensure_future(engine.order(job_id, "gate", node_id="gate", decision="approved"))
+        await stored.wait()
+        await holder.rollback()
+    with pytest.raises(Conflict) as caught:
+        await order
+    assert (caught.value.detail.code, caught.value.detail.value["output"]["decision"]) == ("GATE_DECIDED", "rejected")
+
+
 async def test_an_order_for_a_job_that_does_not_exist_is_refused(engine: Engine) -> None:
     with pytest.raises(NotFound):
         await engine.order("nope", "cancel")
@@ -286,6 +325,34 @@ async def test_an_order_by_filter_first_says_and_then_does(engine: Engine, worke
     assert [(job.job_id, job.outcome, job.status) for job in rest.jobs] == [(mine[2], "applied", "CANCELLED")]
     assert (await engine.job(other)).status is JobStatus.RUNNING
     assert (await engine.job(broken)).status is JobStatus.FAILED
+
+
+async def test_a_rerun_by_filter_leaves_jobs_alone_that_began_another_run_since_it_found_them(
+    engine: Engine, worker: HandWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again, other = await failed(engine, worker), await failed(engine, worker)
+    find = JobRepository.matching
+
+    async def found(*args: Any) -> Any:
+        jobs = await find(*args)
+        await engine.order(again, "retry")
+        message = await engine.message(again)
+        await worker.claim(message)
+        await worker.report(completed(message))
+        return jobs
+
+    monkeypatch.setattr(JobRepository, "matching", found)
+    left, done = (await many(engine, "rerun", status=JobStatus.FAILED)).jobs
+    assert (left.outcome, left.code, left.status) == ("refused", "JOB_CHANGED", JobStatus.COMPLETED)
+    assert (done.job_id, done.outcome, done.status) == (other, "applied", JobStatus.RUNNING)
+
+
+async def test_of_two_reruns_by_one_filter_each_job_gets_one(engine: Engine, worker: HandWorker) -> None:
+    jobs = [await failed(engine, worker) for _ in range(3)]
+    await asyncio.gather(*(many(engine, "rerun", status=JobStatus.FAILED) for _ in range(2)))
+    for job_id in jobs:
+        await engine.advance(job_id)
+        assert (await engine.job(job_id)).run_no == 2
 
 
 @pytest.mark.parametrize("kind", ["cancel", "pause", "resume", "priority", "retry", "rerun"])

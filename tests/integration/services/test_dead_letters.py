@@ -84,6 +84,52 @@ async def test_a_forged_message_does_not_touch_the_task_it_names(engine: Engine,
     assert letter.classification == "bad_token"
 
 
+async def test_a_task_whose_message_is_a_dead_letter_says_so_until_it_is_sent_again(
+    engine: Engine, worker: HandWorker
+) -> None:
+    job_id = await engine.create("echo_test")
+    await worker.beat()
+    message = await engine.message(job_id)
+    await bury(engine, message, message.model_copy(update={"token": "f" * 32}).model_dump(mode="json"))
+    await engine.dead_letters.take_over()
+    (letter,) = await letters(engine)
+    again_at = (await engine.attempt(message.task_id))["redispatch_at"].isoformat()
+    said = {"dead_letter_id": letter.dead_letter_id, "classification": "bad_token", "until": again_at}
+
+    async def waits() -> Any:
+        return (await engine.insight.node(job_id, "echo_handler")).waiting_for
+
+    assert await waits() == {"kind": "dead_letter", "detail": said}
+    await engine.pause("all")
+    assert (await waits())["kind"] == "paused"
+    await engine.pause("all", on=False)
+    await engine.dead_letters.discard(letter.dead_letter_id, "op")
+    assert await waits() == {"kind": "dead_letter", "detail": said}
+    await engine.query("UPDATE dagapp.dag_attempts SET redispatch_at = dagapp.clock()")
+    await engine.advance(job_id)
+    assert (await waits())["kind"] == "queue"
+
+
+async def test_a_letter_of_an_older_message_is_no_reason_to_wait(engine: Engine, worker: HandWorker) -> None:
+    job_id = await engine.create("echo_test")
+    await worker.beat()
+    message = await engine.message(job_id)
+    await engine.query("UPDATE dagapp.dag_attempts SET redispatch_at = dagapp.clock()")
+    await engine.advance(job_id)
+    await engine.query(
+        "INSERT INTO dagqueue.dead_letters (message_id, queue, task_id, body, reason, delivery_count, enqueued_at)"
+        " VALUES (%s, 'functionapp-tasks', %s, %s, 'no', 1, dagapp.clock())",
+        f"{message.task_id}.1",
+        message.task_id,
+        Jsonb(message.model_dump(mode="json")),
+    )
+    await engine.dead_letters.take_over()
+    assert [letter.classification for letter in await letters(engine)] == ["stale"]
+    waits = (await engine.insight.node(job_id, "echo_handler")).waiting_for
+    assert waits is not None
+    assert waits["kind"] == "queue"
+
+
 async def test_a_replay_sends_the_same_attempt_again_and_says_so_once(engine: Engine, worker: HandWorker) -> None:
     job_id = await engine.create("echo_test")
     message = await engine.message(job_id)

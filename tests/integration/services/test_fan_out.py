@@ -7,9 +7,10 @@ from functools import partial
 import psycopg
 import pytest
 
+from core.dag.fan_out import REFILL_SECONDS
 from core.payloads import PayloadRef, decode
 from core.ports import BlobRepository
-from core.wire import Beat, Release, ResultDisposition
+from core.wire import Beat, ItemOutcome, Release, ResultDisposition, TaskStatus
 from repositories.database import AsyncPool
 from tests.integration.services.fans import Fans, bad, failed, good, of_items
 from tests.support.databases import Database
@@ -250,6 +251,23 @@ async def test_the_items_of_a_batch_end_one_by_one_in_results_and_heartbeats(sta
     assert job.outputs == {"all": [{"i": index} for index in (0, 1, 3, 4, 5)]}
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "a\x00b"])
+@pytest.mark.parametrize("in_heartbeat", [False, True])
+async def test_an_output_of_an_item_that_is_not_json_fails_the_item_naming_the_path(
+    start: Start, value: object, in_heartbeat: bool
+) -> None:
+    fans = await start([1, 2], "batch_size: 2\n    tolerate: {count: 1}")
+    (batch,) = await fans.fresh()
+    await fans.worker.claim(batch)
+    odd = ItemOutcome(index=1, status=TaskStatus.COMPLETED, output={"x": [None, value]})
+    if in_heartbeat:
+        await fans.worker.beat(Beat(task_id=batch.task_id, token=batch.token, outcomes=(odd,)))
+    await fans.worker.report(of_items(batch, good(0)) if in_heartbeat else of_items(batch, good(0), odd))
+    (failure,) = (await fans.row())["failures"]
+    assert (failure["index"], failure["error"]["code"]) == (1, "OUTPUT_INVALID")
+    assert "output.x[1]" in failure["error"]["message"]
+
+
 async def test_a_batch_that_is_sent_again_carries_only_what_is_left(start: Start) -> None:
     fans = await start(range(3), "batch_size: 3")
     (message,) = await fans.fresh()
@@ -335,6 +353,24 @@ async def test_a_pause_switch_of_the_queue_holds_the_window(start: Start) -> Non
     await fans.worker.complete(message)
     assert await fans.fresh() == []
     await fans.engine.pause("queue:functionapp-tasks", on=False)
+    await fans.finish()
+    assert await fans.status() == "COMPLETED"
+
+
+async def test_a_timer_that_came_due_during_a_pause_is_not_lost_when_a_result_is_the_first_to_see_its_end(
+    start: Start,
+) -> None:
+    fans = await start([1, 2])
+    first, second = await fans.fresh()
+    await fans.worker.claim(first, second)
+    await fans.worker.report(failed(first, transient=True))
+    await fans.engine.pause("all")
+    await fans.let_time_pass()
+    await fans.advance()
+    await fans.engine.pause("all", on=False)
+    await fans.worker.complete(second)
+    assert await fans.engine.query(OVERSLEPT, fans.job_id) == []
+    await asyncio.sleep(REFILL_SECONDS)
     await fans.finish()
     assert await fans.status() == "COMPLETED"
 

@@ -4,7 +4,7 @@ import pytest
 
 from core.wire import Capacity, Claim, ClaimRequest
 from repositories.history import HistoryRepository
-from tests.support.engine import Engine, HandWorker, beats_of
+from tests.support.engine import Engine, HandWorker, beats_of, workflows_of
 
 
 async def reasons(engine: Engine, job_id: str) -> dict[str, str]:
@@ -41,6 +41,30 @@ async def test_an_unknown_task_among_the_claims_is_no_reason_to_note_anything(en
     claim = Claim(task_id="nope_a_0", dispatch_no=1, token="00" * 16, claim_id="c")
     request = ClaimRequest(worker=worker.identity, free=Capacity(slots=0), claims=(claim,))
     assert (await engine.claims.claim(request))[0].outcome == "unknown"
+
+
+JUMBLED = """
+workflow_id: jumbled
+version: 1
+nodes:
+  end: {type: end, depends_on: [z, a]}
+  a: {handler: echo, params: {}, depends_on: [m]}
+  start: {type: start, next: [z, m]}
+  z: {handler: echo, params: {}}
+  m: {handler: echo, params: {}}
+"""
+
+
+async def test_nodes_come_in_the_order_of_the_graph_and_unknown_ones_behind(engine: Engine) -> None:
+    engine = Engine(engine.pool, workflows_of(JUMBLED))
+    job_id = await engine.create("jumbled")
+    await engine.query("INSERT INTO dagapp.dag_node_states (job_id, node_id) VALUES (%s, 'a_extra')", job_id)
+    for node_id in ("start", "m"):
+        await engine.query("UPDATE dagapp.dag_node_states SET not_before = dagapp.clock() WHERE node_id = %s", node_id)
+    names = [one.node.node_id for one in await engine.insight.nodes(job_id)]
+    order = engine.catalogue.get("jumbled").graph.order
+    assert names == [*order, "a_extra"]
+    assert names.index("m") < names.index("a") < names.index("end")
 
 
 async def test_a_pause_is_told_before_any_evaluation(engine: Engine) -> None:

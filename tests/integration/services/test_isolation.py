@@ -5,10 +5,14 @@ from dataclasses import replace
 import pytest
 
 from core.models.engine import Job
+from core.ports import BlobRepository
+from core.statuses import NodeStatus
 from core.wire import ResultDisposition
+from repositories.database import AsyncPool
 from services.evaluation import MAX_EVALUATION_FAILURES
 from services.loading import lock_jobs
 from services.work import StaleWrite, pipelined
+from tests.integration.services.fans import Fans
 from tests.support.engine import Engine, HandWorker, workflows_of
 
 
@@ -52,6 +56,31 @@ async def test_five_failed_evaluations_in_a_row_fail_the_job_as_internal(engine:
     assert (await engine.events(job_id))[-1] == "job_failed"
     (row,) = await engine.query("SELECT processed, disposition FROM dagapp.dag_task_results")
     assert (row["processed"], row["disposition"]) == (True, "poison")
+
+
+async def test_the_log_of_a_job_that_could_not_be_evaluated_says_what_its_rows_say(
+    pool: AsyncPool, blobs: BlobRepository
+) -> None:
+    fans = await Fans.start(pool, blobs, [1, 2, 3])
+    messages = await fans.fresh()
+    await fans.worker.claim(*messages[:2])
+    await fans.worker.complete(messages[0])
+    await break_definition(fans.engine, fans.job_id)
+    for _ in range(MAX_EVALUATION_FAILURES):
+        await fans.engine.advance(fans.job_id)
+    said: dict[str, str] = {}
+    for event in await fans.engine.query(
+        "SELECT node_id, event_status, event_data FROM dagapp.dag_job_events"
+        " WHERE job_id = %s AND node_id IS NOT NULL ORDER BY event_id",
+        fans.job_id,
+    ):
+        ranges = event["event_data"].get("children")
+        ids = [f"many__{n}" for first, last in ranges for n in range(first, last + 1)] if ranges else [event["node_id"]]
+        if event["event_status"] in set(NodeStatus):
+            said |= dict.fromkeys(ids, event["event_status"])
+    assert said == await fans.engine.statuses(fans.job_id)
+    assert sorted((await fans.children()).values()) == ["CANCELLED", "CANCELLED", "COMPLETED"]
+    assert (await fans.engine.events(fans.job_id)).count("attempts_revoked") == 1
 
 
 async def test_a_good_evaluation_forgets_the_failures_before_it(engine: Engine, worker: HandWorker) -> None:

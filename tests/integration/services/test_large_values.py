@@ -39,7 +39,9 @@ nodes:
   first: {handler: echo, params: {data: "{{ inputs.data }}"}, next: second}
   second:
     handler: echo
-    params: {count: "{{ nodes.first.output.rows | length }}", rows: "{{ nodes.first.output.rows }}"}
+    params:
+      count: "{{ nodes.first.output.echoed_params.rows | length }}"
+      rows: "{{ nodes.first.output.echoed_params.rows }}"
     next: end
   end: {type: end}
 """
@@ -51,16 +53,17 @@ nodes:
   first: {handler: echo, next: choose}
   choose:
     type: conditional
-    condition: "{{ nodes.first.output.n }} > 1000 and {{ nodes.first.output.rows | length }} > 1000"
+    condition: >-
+      {{ nodes.first.output.echoed_params.n }} > 1000 and {{ nodes.first.output.echoed_params.rows | length }} > 1000
     on_true: many
     on_false: few
-  many: {handler: echo, when: "{{ nodes.first.output.n }} == 3000", next: end}
+  many: {handler: echo, when: "{{ nodes.first.output.echoed_params.n }} == 3000", next: end}
   few: {handler: echo, next: end}
   end: {type: end, depends_on: {any_of: [many, few]}}
 """
 ROWS = ["ä" * 100] * 3000
 LARGE_OUTPUTS = WORKFLOW.replace("workflow_id: large", "workflow_id: large_outputs").replace(
-    '"{{ nodes.second.output.echoed_params.count }}"', '"{{ nodes.first.output.rows }}"'
+    '"{{ nodes.second.output.echoed_params.count }}"', '"{{ nodes.first.output.echoed_params.rows }}"'
 )
 
 
@@ -128,7 +131,7 @@ async def test_small_inputs_stay_in_the_row(engine: Engine, storage: Storage) ->
 
 async def test_a_large_output_is_read_for_the_node_that_wants_it(engine: Engine, worker: HandWorker) -> None:
     job = await create(engine, {})
-    ref = await report_large(engine, worker, await engine.message(job.job_id), {"rows": ROWS})
+    ref = await report_large(engine, worker, await engine.message(job.job_id), {"echoed_params": {"rows": ROWS}})
     await engine.desk.settled()
     message = await engine.message(job.job_id)
     assert message.node_id == "second"
@@ -144,7 +147,7 @@ async def test_large_outputs_of_a_job_lie_behind_a_reference_and_its_end_sees_th
     engine: Engine, worker: HandWorker
 ) -> None:
     job = await create(engine, {}, "large_outputs")
-    await report_large(engine, worker, await engine.message(job.job_id), {"rows": ROWS})
+    await report_large(engine, worker, await engine.message(job.job_id), {"echoed_params": {"rows": ROWS}})
     await engine.desk.settled()
     await worker.run(await engine.message(job.job_id), {})
     await engine.desk.settled()
@@ -183,7 +186,7 @@ async def _has_message(engine: Engine, job_id: str) -> bool:
 
 async def test_a_node_that_needs_one_value_after_the_other_gets_them(engine: Engine, worker: HandWorker) -> None:
     job = await create(engine, {}, "choosing")
-    await report_large(engine, worker, await engine.message(job.job_id), {"rows": ROWS, "n": 3000})
+    await report_large(engine, worker, await engine.message(job.job_id), {"echoed_params": {"rows": ROWS, "n": 3000}})
     await engine.desk.settled()
     assert (await engine.message(job.job_id)).node_id == "many"
     assert (await engine.statuses(job.job_id))["few"] == "SKIPPED"
@@ -219,7 +222,7 @@ async def test_a_lost_output_fails_the_node_that_reads_it(
     job = await create(engine, {})
     message = await engine.message(job.job_id)
     await worker.claim(message)
-    data = encode({"rows": ROWS * (5 if large else 1)}, "output")
+    data = encode({"echoed_params": {"rows": ROWS * (5 if large else 1)}}, "output")
     ref = await engine.store.put(task_prefix(job.job_id, message.task_id), data)
     if damage is None:
         storage.remove(f"silver/{ref.blob}")
@@ -286,7 +289,7 @@ async def test_an_outage_of_the_storage_delays_and_fails_nothing(
     monkeypatch.setattr(payload_desk, "STORAGE_PAUSES", (0.0, 0.0))
     job = await create(engine, {})
     engine.desk.store = PayloadStore(Flaky(blob_root, failures=7))
-    await report_large(engine, worker, await engine.message(job.job_id), {"rows": ROWS})
+    await report_large(engine, worker, await engine.message(job.job_id), {"echoed_params": {"rows": ROWS}})
     await engine.desk.settled()
     waiting = await node(engine, job.job_id, "second")
     assert (waiting["status"], waiting["waiting_for"]["kind"]) == ("READY", "payload")
@@ -315,7 +318,7 @@ async def test_no_transaction_waits_for_the_storage(engine: Engine, worker: Hand
     job = await create(engine, {})
     message = await engine.message(job.job_id)
     engine.desk.store = PayloadStore(stuck := Stuck(blob_root))
-    await report_large(engine, worker, message, {"rows": ROWS})
+    await report_large(engine, worker, message, {"echoed_params": {"rows": ROWS}})
     await stuck.asked.wait()
     (row,) = await engine.query(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in trans%%'"
@@ -329,7 +332,7 @@ async def test_no_transaction_waits_for_the_storage(engine: Engine, worker: Hand
 
 async def test_a_value_is_delivered_although_somebody_held_the_job(engine: Engine, worker: HandWorker) -> None:
     job = await create(engine, {})
-    await report_large(engine, worker, await engine.message(job.job_id), {"rows": ROWS})
+    await report_large(engine, worker, await engine.message(job.job_id), {"echoed_params": {"rows": ROWS}})
     async with engine.pool.connection() as holder:
         await holder.execute("SELECT FROM dagapp.dag_jobs FOR UPDATE")
         await await_until(lambda: _is(bool(engine.desk.answers)), "the value is made")
@@ -347,7 +350,7 @@ async def test_a_maker_that_always_dies_fails_the_node_and_says_so(
     monkeypatch.setattr(payload_desk, "_ask_process", die)
     monkeypatch.setattr(payload_desk, "STORAGE_PAUSES", (0.0,) * 5)
     job = await create(engine, {})
-    await report_large(engine, worker, await engine.message(job.job_id), {"rows": ROWS * 5})
+    await report_large(engine, worker, await engine.message(job.job_id), {"echoed_params": {"rows": ROWS * 5}})
     await engine.desk.settled()
     ended = await engine.job(job.job_id)
     assert ended.error is not None

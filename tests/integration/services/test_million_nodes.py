@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from psycopg import AsyncConnection, errors
 
+from core.statuses import NodeStatus
 from repositories import roles
 from repositories.database import AsyncPool, async_pool
 from repositories.jobs import JobRepository
+from services import insight
 from tests.integration.services.fans import END_BACKOFFS, Fans, failed
 from tests.support.databases import Database
 from tests.support.engine import beats_of, completed
@@ -15,6 +18,7 @@ from tests.support.plans import Recorded, Session, recording
 
 CHILDREN = 600_000
 OTHERS = 400_000
+LETTERS = 2_000
 FEW = 100
 VISITS = 200
 """Rows or index entries that one scan may visit; the life below has fewer of everything it may look at."""
@@ -31,6 +35,16 @@ async def add_others(admin: AsyncConnection[Any], count: int) -> None:
     )
 
 
+async def add_letters(admin: AsyncConnection[Any], count: int) -> None:
+    """Add open dead letters of other tasks."""
+    await admin.execute(
+        "INSERT INTO dagapp.dag_dead_letters (message_id, queue, task_id, body, reason, classification, dead_at)"
+        " SELECT 'other' || n || '_a_0.1', 'q', 'other' || n || '_a_0', '{}', 'r', 'bad_token', dagapp.clock()"
+        " FROM generate_series(1, %s::int) AS n",
+        (count,),
+    )
+
+
 async def grow(admin: AsyncConnection[Any], job_id: str) -> None:
     """Add settled children to a running fan-out, and many nodes of other jobs."""
     await admin.execute(
@@ -40,6 +54,7 @@ async def grow(admin: AsyncConnection[Any], job_id: str) -> None:
         (job_id, CHILDREN),
     )
     await add_others(admin, OTHERS)
+    await add_letters(admin, LETTERS)
 
 
 async def life_of_a_fan_out(pool: AsyncPool, fans: Fans) -> None:
@@ -57,6 +72,11 @@ async def life_of_a_fan_out(pool: AsyncPool, fans: Fans) -> None:
     await worker.claim(*again)
     await worker.complete(*again[:-1])
     await worker.complete(*first[10:12])
+    look = fans.engine.insight
+    await look.nodes(fans.job_id)
+    await look.node(fans.job_id, again[-1].node_id)
+    for status in (None, NodeStatus.RUNNING):
+        await look.children(fans.job_id, "many", status=status, after=1000, limit=20)
     async with pool.connection() as conn:
         jobs = JobRepository(conn)
         for look in (jobs.due_timers, jobs.due_results, jobs.due_leases):
@@ -83,8 +103,11 @@ async def wide_scans(session: Session, statements: Recorded, *, grown: bool = Tr
     return wide, looks
 
 
-async def test_nothing_that_is_said_reads_more_than_it_wants(database: Database, tmp_path: Path) -> None:
+async def test_nothing_that_is_said_reads_more_than_it_wants(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also not by plans that were made when there was almost nothing, which sessions keep."""
+    monkeypatch.setattr(insight, "LOOKED_AT", 100)
     statements: Recorded = {}
 
     async def configure(conn: AsyncConnection[Any]) -> None:

@@ -40,7 +40,7 @@ nodes:
     next: each
   each:
     type: fan_out
-    source: "{{ nodes.a.output.list }}"
+    source: "{{ nodes.a.output.slept_seconds }}"
     task: {handler: sleep, params: {seconds: -1}}
     next: end
   end: {type: end}

@@ -322,6 +322,27 @@ def test_on_failure_cancel_takes_children_and_gates_back_but_not_an_all_done_joi
     assert (world.job.status, world.node("end").status) == (JobStatus.FAILED, NodeStatus.COMPLETED)
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        task(params={"x": "{{ inputs.nope }}"}, next=["end"]),
+        {"type": "conditional", "condition": "1 > 'x'", "on_true": ["end"]},
+    ],
+)
+def test_a_child_whose_node_a_failure_of_the_same_evaluation_takes_back_is_never_started(bad: dict[str, Any]) -> None:
+    nodes = {
+        "start": {"type": "start", "next": ["call", "bad"]},
+        "call": {"type": "workflow", "workflow_id": "child", "inputs": {"path": "x"}, "next": ["end"]},
+        "bad": bad,
+        "end": {"type": "end"},
+    }
+    parent, workflows = pinned(workflow_of(nodes, on_failure="cancel"))
+    world = World(parent, workflows=workflows)
+    assert (world.statuses()["bad"], world.statuses()["call"]) == ("FAILED", "CANCELLED")
+    assert [one for decision in world.decisions for one in decision.child_jobs] == []
+    assert "child_job_started" not in world.event_types()
+
+
 def test_a_child_behind_an_all_done_join_still_runs_after_a_failure_under_cancel() -> None:
     nodes = {
         "start": {"type": "start", "next": ["bad"]},

@@ -171,6 +171,29 @@ def test_a_new_priority_counts_for_what_waits_in_a_queue_and_for_what_comes() ->
         assert (refused.field, refused.value) == ("priority", bad)
 
 
+@pytest.mark.parametrize("switch", [None, "all", "workflow:w", "queue:functionapp-tasks"])
+def test_a_new_priority_that_came_during_a_pause_counts_for_what_waits_when_the_pause_ends(switch: str | None) -> None:
+    world = World(workflow_of(chain("a")))
+    world.pauses(*([switch] if switch else []))
+    if switch is None:
+        order(world, "pause")
+    assert order(world, "priority", priority=8).redispatches == ()
+    world.pauses()
+    resumed = order(world, "resume") if switch is None else world.tick(1)
+    assert (resumed.redispatches, world.attempt("a").priority) == (("job1_a_0",), 8)
+    assert world.tick(1).redispatches == ()
+
+
+@pytest.mark.parametrize(("kind", "args"), [("cancel", {}), ("skip", {"node_id": "a"}), ("rerun", {})])
+def test_what_an_evaluation_takes_back_it_does_not_send_again(kind: str, args: dict[str, Any]) -> None:
+    world = World(workflow_of(chain("a")))
+    orders = [command_row(world, 1, "priority", priority=8), command_row(world, 2, kind, **args)]
+    world.state = replace(world.state, commands=tuple(orders))
+    decision = world.advance()
+    assert [done.outcome for done in decision.commands_done] == ["applied", "applied"]
+    assert ([end.task_id for end in decision.attempts_ended], decision.redispatches) == (["job1_a_0"], ())
+
+
 def test_retrying_starts_failed_nodes_and_all_that_follows_anew() -> None:
     world = ended("FAILED")
     world.tick(10)
@@ -332,6 +355,13 @@ def test_a_rerun_only_of_what_was_unsuccessful_leaves_others_alone() -> None:
     order(ended("FAILED"), "rerun", only_unsuccessful=True)
 
 
+def test_a_rerun_of_a_run_that_is_over_is_refused_with_the_state_that_won() -> None:
+    world = ended("FAILED")
+    order(world, "rerun", run_no=1)
+    detail = refusal(world, "rerun", run_no=1)
+    assert (detail.code, detail.value) == ("JOB_CHANGED", "RUNNING")
+
+
 @pytest.mark.parametrize("claimed", [True, False])
 def test_a_skipped_node_is_bypassed_and_what_follows_goes_on(claimed: bool) -> None:
     world = World(workflow_of(chain("a", "b")))
@@ -444,6 +474,6 @@ def test_commands_are_obeyed_in_their_order_and_each_has_its_outcome() -> None:
     assert (world.state.commands, world.job.status) == ((), JobStatus.RUNNING)
 
 
-def command_row(world: World, number: int, kind: str) -> Command:
-    row = direct_command("job1", world.now, kind, {}, actor="op")
+def command_row(world: World, number: int, kind: str, **args: Any) -> Command:
+    row = direct_command("job1", world.now, kind, args, actor="op")
     return row.model_copy(update={"command_id": number})

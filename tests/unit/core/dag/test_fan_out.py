@@ -1,4 +1,5 @@
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from core.dag.fan_out import MAX_ITEMS
 from core.dag.rendering import Rendered
 from core.payloads import LIMIT_BYTES, PayloadRef
 from core.statuses import AttemptState, JobStatus, NodeStatus
-from tests.unit.core.dag.fan_outs import PERMANENT, TRANSIENT, PartialWorld, fanned, workflow_with
-from tests.unit.core.dag.harness import FIXED, World
+from tests.unit.core.dag.fan_outs import ITEMS, PERMANENT, TRANSIENT, PartialWorld, fanned, workflow_with
+from tests.unit.core.dag.harness import FIXED, World, workflow_of
+from tests.unit.core.dag.replay import Replay
 
 KINDS = pytest.mark.parametrize("kind", [World, PartialWorld], ids=["all_loaded", "touched_only"])
 
@@ -31,6 +33,7 @@ def test_the_children_get_one_item_each_with_its_index_and_the_fan_out_runs_unti
         "succeeded": 2,
         "failed": 0,
         "skipped": 0,
+        "failures": [],
         "child_node_ids": ["many__0", "many__1"],
     }
 
@@ -281,6 +284,19 @@ def test_parked_children_are_sent_again_when_the_job_goes_on(kind: type[World]) 
     assert world.attempt("many__0").state is AttemptState.QUEUED
 
 
+@KINDS
+def test_a_fan_out_that_stops_during_a_pause_waits_for_what_runs_and_not_for_the_pause(kind: type[World]) -> None:
+    world = fanned(range(3), kind, max_concurrency=2)
+    world.claim("many__0")
+    world.set_job(paused_at=world.now)
+    world.advance()
+    assert world.node("many").waiting_for == {"kind": "paused", "detail": "job"}
+    world.fail("many__1")
+    assert (world.fan_out("many").state, world.node("many").waiting_for) == ("stopping", None)
+    world.report("many__0")
+    assert world.job.status is JobStatus.FAILED
+
+
 def test_a_paused_job_does_not_expand() -> None:
     workflow = workflow_with({})
     world = World(workflow, {"items": [1]}, paused_at=World(workflow).now)
@@ -352,6 +368,21 @@ def test_a_large_source_is_stored_before_the_window_opens() -> None:
     assert len(world.children()) == 3
 
 
+@pytest.mark.parametrize("kind", ["slot", "payload", "paused"])
+def test_what_a_fan_out_waited_for_is_over_when_it_begins(kind: str) -> None:
+    slot = {"concurrency": {"key": "k", "limit": 1}} if kind == "slot" else {}
+    items = [0] * (LIMIT_BYTES // 2 if kind == "payload" else 2)
+    world = World(workflow_with({}, **slot), {"items": items}, pauses=["all"] if kind == "paused" else [])
+    assert world.node("many").waiting_for["kind"] == kind
+    world.pauses()
+    if kind == "payload":
+        ref = PayloadRef(blob="payloads/job1/x", size_bytes=3_000_000, sha256="0" * 64)
+        world.answer(world.decisions[-1].needs[0].key, Rendered(ref=ref, length=5))
+    else:
+        world.grant(*world.state.slots)
+    assert (world.node("many").status, world.node("many").waiting_for) == (NodeStatus.RUNNING, None)
+
+
 def test_the_children_of_a_run_after_a_reset_get_numbers_above_those_of_the_run_before() -> None:
     world = fanned(range(2))
     world.fail("many__0", "transient")
@@ -372,6 +403,18 @@ def test_what_happens_to_many_children_alike_is_one_event() -> None:
     world.advance()
     grouped = [(event.event_type, event.data["children"]) for event in world.events if "children" in event.data]
     assert grouped == [("children_dispatched", [[0, 3]]), ("children_completed", [[0, 1], [3, 3]])]
+
+
+def test_the_log_says_which_children_of_a_fan_out_that_starts_anew_came_last() -> None:
+    """Those of the run before are cancelled, and with a failure of the same evaluation those of this one too."""
+    nodes = dict(workflow_with({}).model_dump(mode="json", exclude_defaults=True)["nodes"])
+    gate = {"type": "gate", "expires_after_seconds": 60, "next": ["end"]}
+    nodes |= {"start": {"type": "start", "next": ["many", "ask"]}, "ask": gate}
+    world = World(workflow_of(nodes, inputs=ITEMS, on_failure="cancel"), {"items": [1, 2]})
+    world.now += timedelta(seconds=60)
+    world.write(command(world.workflow, world.state, world.now, "rerun", {"node_id": "many"}, actor="op"))
+    assert (world.job.status, set(world.children().values())) == (JobStatus.FAILED, {"CANCELLED"})
+    Replay().assert_leads_to(world.state, world.events)
 
 
 def test_large_params_of_an_item_are_asked_for_and_the_window_waits_for_them() -> None:

@@ -94,28 +94,47 @@ def test_a_gate_expires_also_while_the_job_is_paused() -> None:
 
 
 @pytest.mark.parametrize("first", ["approved", "rejected"])
-def test_the_first_decision_wins_and_the_second_is_told_which(first: Any) -> None:
+@pytest.mark.parametrize("status", JobStatus)
+def test_the_first_decision_wins_and_the_next_is_told_who_decided_what_and_why(first: Any, status: JobStatus) -> None:
     world = gated()
-    world.decide("gate", first, actor="ann")
-    world.set_job(status=JobStatus.RUNNING, completed_at=None)
-    conflict = refused(world, "rejected", actor="bob")
-    assert conflict.detail.code == "GATE_DECIDED"
-    assert conflict.detail.value["output"]["actor"] == "ann"
-    assert conflict.detail.value["output"]["decision"] == first
+    world.decide("gate", first, actor="ann", reason="looks so")
+    world.set_job(status=status)
+    detail = refused(world, "rejected", actor="bob").detail
+    assert (detail.code, detail.message) == ("GATE_DECIDED", f"the gate gate was {first} by ann: looks so")
+    said = {"decision": first, "actor": "ann", "reason": "looks so", "data": {}}
+    ended = {"approved": ("COMPLETED", None), "rejected": ("FAILED", "GATE_REJECTED")}[first]
+    assert detail.value == {"node_id": "gate", "status": ended[0], "output": said, "error": ended[1]}
 
 
-def test_a_decision_after_the_end_of_the_job_loses() -> None:
+def test_a_decision_after_a_cancel_is_told_that_the_job_has_ended_and_nobody_decided() -> None:
     world = gated()
-    world.decide("gate", "rejected")
-    conflict = refused(world)
-    assert (conflict.detail.code, conflict.detail.value) == ("JOB_FINAL", "FAILED")
+    world.cancel()
+    detail = refused(world).detail
+    assert (detail.code, detail.value) == ("JOB_FINAL", "CANCELLED")
+    assert detail.message == "the job is CANCELLED already; nobody decided the gate gate, it is CANCELLED"
 
 
-def test_a_decision_loses_against_an_expiry_that_nobody_has_written_yet() -> None:
-    world = gated(expires_after_seconds=60)
+@pytest.mark.parametrize(("more", "ended"), [({}, True), ({"best_effort": True}, False)])
+def test_a_decision_loses_against_an_expiry_written_or_not(more: dict[str, Any], ended: bool) -> None:
+    world = gated(expires_after_seconds=60, **more)
     world.now += timedelta(seconds=60)
-    assert refused(world).detail.code == "GATE_EXPIRED"
+    before = refused(world).detail
     world.advance()
+    after = refused(world).detail
+    assert (world.job.status is JobStatus.FAILED) == ended
+    assert before.code == after.code == "GATE_EXPIRED"
+    assert before.message == after.message == "the gate gate expired; nobody had decided it"
+
+
+@pytest.mark.parametrize("by", ["when", "operator"])
+def test_a_gate_that_was_passed_over_was_not_decided(by: str) -> None:
+    gate = {"type": "gate", "when": "1 > 2"} if by == "when" else {"type": "gate"}
+    world = World(workflow_of({"start": {"type": "start", "next": ["gate", "a"]}, "gate": gate, "a": task()}))
+    if by == "operator":
+        world.write(command(world.workflow, world.state, world.now, "skip", {"node_id": "gate"}, actor="ann"))
+    detail = refused(world).detail
+    assert (detail.code, detail.message) == ("NODE_FINAL", "the gate gate is SKIPPED already; nobody decided it")
+    world.complete("a")
     assert refused(world).detail.code == "JOB_FINAL"
 
 

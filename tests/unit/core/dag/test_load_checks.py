@@ -50,6 +50,8 @@ BY_FIELD: dict[str, Any] = {"type": "conditional", "condition_field": "{{ inputs
         (task(next=["end"], when="> 1"), "when", "> has nothing on its left"),
         (task(next=["end"], when="{{ item }} == 1"), "when", "'item' is not known here"),
         (choice(condition="{{ nodes.end.output.n }} > 1"), "condition", "node end is not upstream"),
+        (choice(condition="{{ nodes.start.output.n }} > 1"), "condition", "the output of start has nothing in it"),
+        (task(next=["end"], params={"v": {"{{ inputs.x }}": 1}}), "params.v", "{{ inputs.x }} is a name"),
         (choice(condition="{{ inputs.x }} = 'a'"), "condition", "'=' is not known"),
         (choice(on_false=["nope"]), "on_false", "on_false names 'nope', which is not a node"),
         (choice(on_true=["nope"]), "on_true", "on_true names 'nope', which is not a node"),
@@ -222,3 +224,52 @@ nodes:
 def test_templates_are_checked_also_when_the_graph_is_broken() -> None:
     text = D19.replace("b: {handler: echo,", 'b: {handler: echo, params: {x: "{{ inputs.nope }}"},')
     assert any("inputs.nope names no input" in problem.message for problem in refused(text).problems)
+
+
+TAIL = {"next": ["end"]}
+MAKERS: dict[str, dict[str, Any]] = {
+    "task": task(handler="sleep", params={"seconds": 1}),
+    "echo": task(),
+    "gate": {"type": "gate"},
+    "choice": {"type": "conditional", "condition": "1 == 1", "on_true": ["reader"]},
+    "fan_out": fan_out(),
+}
+
+
+@pytest.mark.parametrize("made_by", sorted(MAKERS))
+@pytest.mark.parametrize(("template", "is_wrong"), [("{{ %s.nope }}", True), ("{{ %s.nope | default(1) }}", False)])
+def test_what_an_output_never_has_is_found_unless_its_author_has_seen_to_it(
+    made_by: str, template: str, *, is_wrong: bool
+) -> None:
+    way = {} if made_by == "choice" else {"next": ["reader"]}
+    nodes = {"a": {**MAKERS[made_by], **way}}
+    nodes["reader"] = task(params={"v": template % "nodes.a.output"}, **TAIL)
+    found = problems(nodes)
+    assert [path for path, _ in found] == (["nodes.reader.params.v"] if is_wrong else [])
+    assert all("nodes.a.output.nope is never there; the output of a has " in message for _, message in found)
+
+
+def test_what_only_a_run_can_tell_is_not_refused() -> None:
+    any_output = task(handler="fail")
+    nodes = {"a": {**any_output, "next": ["reader"]}}
+    nodes["reader"] = task(params={"v": "{{ nodes.a.output.anything }}"}, **TAIL)
+    assert problems(nodes) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("minimum: 5, maximum: 2", "minimum 5 is more than maximum 2"),
+        ("min_length: 3, max_length: 2", "min_length 3 is more than max_length 2"),
+        ("min_items: 1, max_items: 0", "min_items 1 is more than max_items 0"),
+        ("enum: []", "enum has no values"),
+        ("items: {minimum: 1, maximum: 0}", "minimum 1 is more than maximum 0"),
+    ],
+)
+def test_an_input_that_no_value_fits_is_found(words: str, message: str) -> None:
+    nodes = "nodes:\n  s: {type: start, next: e}\n  e: {type: end}\n"
+    text = f"workflow_id: w\nversion: 1\ninputs:\n  x: {{{words}}}\n{nodes}"
+    with pytest.raises(DefinitionError) as caught:
+        load_workflow(text, "w.yaml")
+    assert message in str(caught.value)
+    assert [problem.line for problem in caught.value.problems] == [4]

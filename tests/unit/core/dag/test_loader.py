@@ -13,7 +13,7 @@ GOOD = (
 inputs:
   message: {type: string, default: hello}
 outputs:
-  said: "{{ nodes.say.output.echoed_params }}"
+  said: "{{ nodes.say.output }}"
 nodes:
   start: {type: start, next: say}
   say:
@@ -77,7 +77,7 @@ def test_a_good_file_loads_and_a_handler_implies_a_task() -> None:
         ("inputs.message }}", "inputs.message | attr('x') }}", 11, "say", "No filter named 'attr'"),
         ("inputs.message }}", "inputs.message.upper() }}", 11, "say", "calls something"),
         ("inputs.message }}", "inputs.message }}{% raw %}x{% endraw %}{% if 1 %}{% endif %}", 11, "say", "statement"),
-        ("nodes.say.output.echoed_params }}", "nodes.ghost.output }}", 6, None, "'ghost' is not a node"),
+        ("nodes.say.output }}", "nodes.ghost.output }}", 6, None, "'ghost' is not a node"),
         ("version: 1", "version: one", 2, None, "version"),
         ("version: 1", "version: 1.5", 2, None, "version"),
         ("version: 1\n", "", 1, None, "version is missing"),

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -112,6 +113,16 @@ def test_a_node_that_fails_before_its_dispatch_stops_siblings_of_the_same_evalua
     assert not world.decisions[0].dispatches
     assert world.statuses()["a"] == "CANCELLED"
     assert world.job.status is JobStatus.FAILED
+
+
+def test_a_task_that_is_due_to_be_sent_again_is_not_when_a_failure_takes_it_back() -> None:
+    nodes = {"start": {"type": "start", "next": ["a", "b"]}, "a": task(), "b": task(), "end": {"type": "end"}}
+    nodes["end"] = {"type": "end", "depends_on": {"all_of": ["a", "b"]}}
+    world = World(workflow_of(nodes, on_failure="cancel"))
+    world.now += timedelta(hours=1)
+    world.fail("b")
+    decision = world.decisions[-1]
+    assert ([end.task_id for end in decision.attempts_ended], decision.redispatches) == (["job1_a_0"], ())
 
 
 def test_the_root_cause_is_the_failure_that_came_first() -> None:

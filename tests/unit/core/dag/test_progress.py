@@ -64,8 +64,27 @@ def test_the_longest_way_that_is_left_says_when_it_may_be_done() -> None:
     world.claim("b")
     world.now += timedelta(seconds=20)
     assert progress(world, medians).eta_seconds == 45.0
-    world.now += timedelta(seconds=500)
-    assert progress(world, medians).eta_seconds == 15.0
+
+
+def test_nobody_can_tell_when_something_ends_that_should_have_ended_already() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    world.claim("a")
+    world.now += timedelta(seconds=9)
+    assert progress(world, {"a": 10.0, "b": 5.0}).eta_seconds == 6.0
+    world.now += timedelta(seconds=1)
+    assert progress(world, {"a": 10.0, "b": 5.0}).eta_seconds is None
+    world.set_attempt("a", progress={"current": 1, "total": 2})
+    assert progress(world, {"a": 10.0, "b": 5.0}).eta_seconds == 15.0
+    world.set_attempt("a", progress={"current": 2, "total": 2})
+    assert progress(world, {"a": 10.0, "b": 5.0}).eta_seconds is None
+
+
+def test_a_fan_out_behind_a_busy_worker_has_no_time_once_it_is_late() -> None:
+    each = {"type": "fan_out", "source": "{{ [1] }}", "task": {"handler": "echo", "params": {}}}
+    world = World(workflow_of({"start": {"type": "start", "next": ["each"]}, "each": each}))
+    assert progress(world, {"each": 10.0}).eta_seconds == 10.0
+    world.now += timedelta(seconds=60)
+    assert progress(world, {"each": 10.0}).eta_seconds is None
 
 
 def test_what_was_never_done_before_or_is_held_has_no_time() -> None:

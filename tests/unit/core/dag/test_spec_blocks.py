@@ -12,13 +12,15 @@ import pytest
 from core.dag.aliases import HANDLERS, QUEUES
 from core.dag.definition import Workflow
 from core.dag.loader import load_workflow
-from core.handler_models import AnyParams
+from core.handler_models import AnyOutput, AnyParams
 from core.handlers_catalog import CATALOG, KNOWN_QUEUES, HandlerSpec
 from tests.support.spec_blocks import STRUCTURE, TILED
 
 HEAD = "workflow_id: block\nversion: 1\n"
 NAMES = (*CATALOG, "finalize")
-ANY: Mapping[str, HandlerSpec] = {name: replace(CATALOG["echo"], name=name, params=AnyParams) for name in NAMES}
+ANY: Mapping[str, HandlerSpec] = {
+    name: replace(CATALOG["echo"], name=name, params=AnyParams, output=AnyOutput) for name in NAMES
+}
 
 
 def loaded(text: str) -> Workflow:

@@ -16,14 +16,16 @@ from core.dag.problems import Report
 from core.dag.rehearsal import Rehearsed, rehearse
 from core.dag.scenario import read_scenario
 from core.dag.yaml_source import read_yaml
-from core.handler_models import AnyParams
+from core.handler_models import AnyOutput, AnyParams
 from core.handlers_catalog import CATALOG, HandlerSpec
 from core.ids import canonical_json
 from core.statuses import JobStatus
 
 TEXT = Path(__file__).with_name("raster_tiled.yaml").read_text(encoding="utf-8")
 NAMES = (*CATALOG, "raster.generate_tiling_scheme", "raster.process_tile")
-ANY: Mapping[str, HandlerSpec] = {name: replace(CATALOG["echo"], name=name, params=AnyParams) for name in NAMES}
+ANY: Mapping[str, HandlerSpec] = {
+    name: replace(CATALOG["echo"], name=name, params=AnyParams, output=AnyOutput) for name in NAMES
+}
 FRAME = """\
 workflow_id: {name}
 version: {version}

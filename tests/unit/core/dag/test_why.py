@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from core.dag.why import KINDS, Surroundings, told, waiting_for
-from core.statuses import AttemptState
+from core.dag.why import KINDS, Alike, Children, Surroundings, children_of, told, waiting_for
+from core.statuses import AttemptState, NodeStatus
 from tests.unit.core.dag.harness import START, World, chain, retrying, task, workflow_of
+from tests.unit.core.dag.test_large_values import BIG, BlobWorld
 
 QUEUE = "functionapp-tasks"
 
@@ -65,10 +66,61 @@ def test_a_running_task_and_nodes_that_ended_wait_for_nothing() -> None:
     assert set(why(world, "all")) == {"end"}
 
 
+GROUPS = (
+    Alike("each", "leased", QUEUE, no_fit=False, lost=False, count=2),
+    Alike("each", "queued", QUEUE, no_fit=False, lost=False, count=3),
+    Alike("each", "queued", QUEUE, no_fit=True, lost=False, count=4),
+    Alike("each", "slot", None, no_fit=False, lost=False, count=5),
+    Alike("each", "backoff", None, no_fit=False, lost=False, count=6),
+    Alike("each", "queued", QUEUE, no_fit=True, lost=True, count=8),
+    Alike("other", "parked", QUEUE, no_fit=False, lost=False, count=7),
+)
+
+
+@pytest.mark.parametrize(
+    ("pauses", "workers", "each", "other"),
+    [
+        ((), 1, {"backoff": 6, "dead_letter": 8, "no_fit": 4, "queue": 3, "slot": 5}, {"queue": 7}),
+        ((), 0, {"backoff": 6, "dead_letter": 8, "slot": 5, "worker": 7}, {"worker": 7}),
+        (("all",), 1, {"backoff": 6, "paused": 15, "slot": 5}, {"paused": 7}),
+    ],
+)
+def test_children_are_counted_by_what_they_wait_for(
+    pauses: tuple[str, ...], workers: int, each: dict[str, int], other: dict[str, int]
+) -> None:
+    job = World(workflow_of(chain("a"))).job
+    around = Surroundings(frozenset(pauses), {QUEUE: workers})
+    assert children_of(job, GROUPS, around) == {"each": Children(2, each), "other": Children(0, other)}
+
+
+@pytest.mark.parametrize(("running", "told_as"), [(0, {"waiting": {"slot": 3}}), (1, None)])
+def test_a_fan_out_waits_for_its_children_when_none_runs(running: int, told_as: Any) -> None:
+    each = {"type": "fan_out", "source": "{{ [1] }}", "task": {"handler": "echo", "params": {}}}
+    world = World(workflow_of({"start": {"type": "start", "next": ["each"]}, "each": each}))
+    assert world.node("each").status is NodeStatus.RUNNING
+    crowd = {"each": Children(running, {"slot": 3}), "gone": Children(0, {"slot": 3})}
+    state, around = world.state, Surroundings(frozenset(), {})
+    found = waiting_for(world.workflow, state.job, state.nodes, {}, around, crowd)["each"]
+    assert found == (told_as and {"kind": "children", "detail": told_as})
+    world.set_node("each", waiting_for={"kind": "paused", "detail": "all"})
+    found = waiting_for(world.workflow, state.job, world.state.nodes, {}, around, crowd)["each"]
+    assert found == {"kind": "paused", "detail": {"switches": ["all"]}}
+
+
 def test_a_backoff_is_told_as_it_was_noted() -> None:
     world = retrying()
     world.fail("a", "transient")
     assert why(world)["a"][0] == "backoff"
+
+
+def test_a_node_whose_when_reads_a_large_value_waits_for_that_and_not_for_its_sources() -> None:
+    nodes = chain("a", "b")
+    nodes["b"]["when"] = "{{ nodes.a.output.count }} > 0"
+    world = BlobWorld(workflow_of(nodes))
+    world.complete_large("a", BIG)
+    assert (why(world)["b"][0], why(world)["end"][0]) == ("payload", "dependency")
+    world.answer()
+    assert why(world)["b"][0] == "queue"
 
 
 def test_a_gate_is_told_as_it_was_noted() -> None:
