@@ -32,7 +32,7 @@ from core.statuses import NODE_FINAL, AttemptState, NodeStatus
 from core.wording import a_kind
 
 MAX_ITEMS = 1_000_000
-MAX_NEW_CHILDREN = 1000
+MAX_NEW_CHILDREN = 256
 """Children that one evaluation makes at most."""
 SHOWN_CHILDREN = 1000
 INLINE_BYTES = 1 << 20
