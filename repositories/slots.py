@@ -216,6 +216,30 @@ class SlotRepository:
         )
         await self._grant([slot_key])
 
+    async def forget(self, after_seconds: float, limit: int) -> None:
+        """Forget keys that nobody holds, waits for or has set, and of which nothing changed for so long.
+
+        Keys may come from data, so there is no end of them; whoever asks for one again makes it anew. What others have
+        locked is left alone: they may be about to ask.
+        """
+        cursor = await self._conn.execute(
+            """
+            SELECT slot_key FROM dagapp.dag_limits AS l
+            WHERE set_by IS NULL AND updated_at <= dagapp.clock() - make_interval(secs => %s::float8)
+                AND NOT EXISTS (SELECT FROM dagapp.dag_slots AS s WHERE s.slot_key = l.slot_key)
+            LIMIT %s FOR UPDATE SKIP LOCKED
+            """,
+            (after_seconds, limit),
+        )
+        if keys := [row[0] for row in await cursor.fetchall()]:
+            await self._conn.execute(
+                """
+                DELETE FROM dagapp.dag_limits AS l WHERE slot_key = ANY(%s)
+                    AND NOT EXISTS (SELECT FROM dagapp.dag_slots AS s WHERE s.slot_key = l.slot_key)
+                """,
+                (keys,),
+            )
+
     async def limits(self, slot_key: str | None = None) -> Sequence[LimitView]:
         """Return all keys, or one, with how many hold and wait."""
         async with self._conn.cursor(row_factory=class_row(LimitView)) as cursor:

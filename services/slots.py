@@ -11,6 +11,7 @@ from services.evaluation import Step
 from services.work import Connection, pipelined
 
 SWEEP_BATCH = 500
+UNUSED_SECONDS = 3600.0
 MAX_LIMIT = 100_000
 MAX_KEY = 400
 
@@ -58,7 +59,12 @@ class SlotService:
         self._pool = pool
 
     async def sweep(self) -> int:
-        """Free what nobody holds any more and return how many slots that were; looks again under the lock."""
+        """Free what nobody holds any more and return how many slots that were; looks again under the lock.
+
+        Keys that nobody has used for an hour are forgotten.
+        """
+        async with pipelined(self._pool) as conn:
+            await SlotRepository(conn).forget(UNUSED_SECONDS, SWEEP_BATCH)
         async with pipelined(self._pool) as conn:
             slots = SlotRepository(conn)
             found = await (await slots.stale(SWEEP_BATCH)).rows()

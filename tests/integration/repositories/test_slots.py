@@ -9,6 +9,7 @@ from psycopg import AsyncConnection
 from repositories.commands import CommandRepository
 from repositories.database import AsyncPool
 from repositories.slots import SlotRepository
+from tests.support.databases import Database
 from tests.support.rows import seed_attempt, seed_job
 from tests.support.waiting import await_until
 
@@ -116,6 +117,32 @@ async def test_a_limit_that_a_build_before_has_kept_stays_until_somebody_asks(se
     assert await held(seeded) == []
     await change(seeded, wish("b", limit=2))
     assert await held(seeded) == ["a", "b"]
+
+
+async def test_keys_that_nobody_uses_are_forgotten(seeded: AsyncConnection[Any]) -> None:
+    slots = SlotRepository(seeded)
+    await change(seeded, wish("a", key="held", limit=1), wish("b", key="held", limit=1), wish("c", key="left"))
+    await change(seeded, freed=("c",))
+    await slots.set_limit("set", 3, "op")
+    await slots.forget(3600, 10)
+    assert {one.slot_key for one in await slots.limits()} == {"held", "left", "set"}
+    await slots.forget(0, 10)
+    assert {one.slot_key for one in await slots.limits()} == {"held", "set"}
+    await change(seeded, wish("d", key="left"))
+    assert await held(seeded, "left") == ["d"]
+
+
+async def test_a_key_that_somebody_is_about_to_ask_for_is_not_forgotten(
+    seeded: AsyncConnection[Any], database: Database
+) -> None:
+    await change(seeded, wish("a"))
+    await change(seeded, freed=("a",))
+    async with await AsyncConnection.connect(database.conninfo()) as other:
+        await SlotRepository(other).change([wish("b")], ())
+        await SlotRepository(seeded).forget(0, 10)
+        await seeded.commit()
+    assert await held(seeded) == ["b"]
+    assert [one.slot_key for one in await SlotRepository(seeded).limits()] == ["w:k"]
 
 
 async def test_a_lower_limit_takes_nothing_away_but_grants_nothing_either(seeded: AsyncConnection[Any]) -> None:

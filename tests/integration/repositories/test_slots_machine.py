@@ -131,6 +131,10 @@ class Slots(RuleBasedStateMachine):
         if not any(session.open for session in self.sessions):
             self.do(SlotRepository(self.observer).set_limit(key, limit, "op"))
 
+    @rule()
+    def forget(self) -> None:
+        self.do(SlotRepository(self.observer).forget(0, 10))
+
     @rule(key=st.sampled_from(sorted(LIMITS)))
     def unset_limit(self, key: str) -> None:
         if not any(session.open for session in self.sessions):
