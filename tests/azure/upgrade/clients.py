@@ -39,6 +39,8 @@ class Door:
 
     url: str
     troubles: list[Trouble] = field(default_factory=list)
+    tries_again: bool = False
+    """From a first try that was not answered well until the second one was answered."""
 
     def call(self, method: str, path: str, headers: Mapping[str, str], body: Json | bytes | None = None) -> Answer:
         """Return an answer below 500, the first or that of the one retry.
@@ -50,9 +52,11 @@ class Door:
         first = _tried(method, url, headers, body)
         if isinstance(first, Answer) and first.status < 500:
             return first
+        self.tries_again = True
         # The client's own pause, not a synchronisation.
         threading.Event().wait(_pause(first))
         again = _tried(method, url, headers, body)
+        self.tries_again = False
         self.troubles.append(Trouble(f"{method} {path}", _described(first), _described(again)))
         if isinstance(again, Answer) and again.status < 500:
             return again
@@ -126,6 +130,11 @@ class Crowd:
             if client.done():
                 client.result()
         return True
+
+    @property
+    def is_calm(self) -> bool:
+        """Return whether nobody is about to try once more: who meets trouble twice has met two, not one."""
+        return not any(door.tries_again for door in self.doors)
 
     @property
     def troubles(self) -> list[Trouble]:
