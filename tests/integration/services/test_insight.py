@@ -106,6 +106,7 @@ async def test_nobody_can_tell_when_a_job_will_be_done_that_a_pause_holds_and_ta
 ) -> None:
     first = await engine.create("echo_test")
     await worker.run(await engine.message(first))
+    await engine.query("UPDATE dagapp.dag_node_states SET completed_at = first_dispatched_at + interval '40 seconds'")
     job_id = await engine.create("echo_test")
     if claimed:
         await worker.claim(await engine.message(job_id))
