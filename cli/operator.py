@@ -1,8 +1,9 @@
 """How operators' commands call: through the gateway's proxy, with the operator's own key."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import typer
 
@@ -17,6 +18,11 @@ def operate(home: Path, method: str, path: str, body: Json | None = None) -> Jso
     """Return an orchestrator's answer to an operator; `path` begins behind /api/v1/ and is encoded."""
     said = None if body is None else {key: value for key, value in body.items() if value is not None}
     return call(Target.of(home), "operator", method, f"/api/proxy/orchestrator/api/v1/{path}", said)
+
+
+def query_of(values: Mapping[str, object]) -> str:
+    """Return a query without the question mark; what is None is not said."""
+    return urlencode({name: value for name, value in values.items() if value is not None})
 
 
 def segment(text: str) -> str:

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 import typer
 from rich.console import Group
 
 from cli.commands.submit import WrongCommandLine
-from cli.operator import Json, ReasonOption, operate, segment
+from cli.operator import Json, ReasonOption, operate, query_of, segment
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, row_table, show
 from core.statuses import JobStatus
@@ -56,8 +55,7 @@ def list_jobs(
     as_json: JsonOption = False,
 ) -> None:
     """List the newest jobs."""
-    said = {"limit": limit, "status": status, "workflow_id": workflow}
-    query = urlencode({name: value for name, value in said.items() if value is not None})
+    query = query_of({"limit": limit, "status": status, "workflow_id": workflow})
     answer = operate(home, "GET", f"jobs?{query}")
     rows = [{**row, "waiting for": _reason(row.get("waiting_for"))} for row in answer["jobs"]]
     show(answer["jobs"], row_table("Jobs", LIST_COLUMNS, rows), as_json=as_json)

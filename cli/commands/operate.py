@@ -2,10 +2,11 @@
 
 import asyncio
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import typer
 
+from cli.operator import query_of
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import row_table, show
 from cli.target import Target
@@ -27,8 +28,7 @@ def jobs(
     as_json: JsonOption = False,
 ) -> None:
     """List the newest jobs."""
-    said = {"limit": limit, "status": status, "workflow_id": workflow}
-    query = urlencode({name: value for name, value in said.items() if value is not None})
+    query = query_of({"limit": limit, "status": status, "workflow_id": workflow})
     rows = _rows(Target.of(home), f"/api/status/jobs?{query}", "jobs")
     show(rows, row_table("Jobs", JOB_COLUMNS, rows), as_json=as_json)
 
@@ -62,7 +62,7 @@ def audit(
         "asset_id": asset, "version_ordinal": version, "platform_id": platform, "actor": actor, "action": action,
         "request_id": request, "since": since, "until": until, "limit": limit,
     }  # fmt: skip
-    path = "/api/admin/audit?" + urlencode({name: value for name, value in query.items() if value is not None})
+    path = "/api/admin/audit?" + query_of(query)
     rows = _rows(Target.of(home), path, "entries")
     show(rows, row_table("Audit", AUDIT_COLUMNS, [_act(row) for row in rows]), as_json=as_json)
 

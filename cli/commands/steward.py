@@ -10,6 +10,7 @@ import typer
 from cli.commands.review import AssetArgument, ClearanceLevel, VersionArgument, call
 from cli.commands.submit import WrongCommandLine
 from cli.errors import CliError, ExitCode
+from cli.operator import query_of
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, row_table, show
 from cli.target import Target
@@ -66,7 +67,7 @@ def reviews(
 ) -> None:
     """List what waits for a review, the oldest first."""
     query = {"state": state, "platform_id": platform, "overdue": "true" if overdue else None, "limit": limit}
-    path = "/api/assets/reviews?" + urlencode({k: v for k, v in query.items() if v is not None})
+    path = "/api/assets/reviews?" + query_of(query)
     answer = call(Target.of(home), "reviewer", "GET", path)
     rows = [
         item | {"age": _age(item["age_seconds"]), "before": _last_decision(item["decisions"])}

@@ -1,13 +1,12 @@
 """`geodag webhooks` and `platforms`: how partners are told, with what secret, and how much they may ask for."""
 
 from typing import Annotated
-from urllib.parse import urlencode
 
 import typer
 
 from cli.commands.review import call
 from cli.commands.submit import WrongCommandLine
-from cli.operator import ReasonOption, operate, segment
+from cli.operator import ReasonOption, operate, query_of, segment
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, row_table, show
 from cli.target import Target
@@ -36,7 +35,7 @@ def list_deliveries(
 ) -> None:
     """List the newest deliveries and how they went."""
     query = {"platform_id": platform, "state": state, "limit": limit}
-    path = "webhooks/deliveries?" + urlencode({name: value for name, value in query.items() if value is not None})
+    path = "webhooks/deliveries?" + query_of(query)
     rows = operate(home, "GET", path)["deliveries"]
     show(rows, row_table("Deliveries", DELIVERY_COLUMNS, rows), as_json=as_json)
 

@@ -7,7 +7,6 @@ from functools import partial
 import psycopg
 import pytest
 
-from core.dag.fan_out import REFILL_SECONDS
 from core.payloads import PayloadRef, decode
 from core.ports import BlobRepository
 from core.wire import Beat, ItemOutcome, Release, ResultDisposition, TaskStatus
@@ -34,6 +33,7 @@ SELECT j.wake_at, t.node_id, t.timer FROM dagapp.dag_jobs AS j CROSS JOIN LATERA
 WHERE j.job_id = %s AND t.timer IS NOT NULL AND j.wake_at > greatest(t.timer, j.updated_at + interval '1 second')
 """
 """What nobody looks at when its time comes, a second after the last look at the latest."""
+DUE = "SELECT job_id FROM dagapp.dag_jobs WHERE job_id = %s AND wake_at <= dagapp.clock()"
 WAITS_FOR_A_LOCK = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 SENT_AGAIN = "SELECT task_id FROM dagapp.dag_attempts WHERE dispatch_no > 1"
 
@@ -370,7 +370,7 @@ async def test_a_timer_that_came_due_during_a_pause_is_not_lost_when_a_result_is
     await fans.engine.pause("all", on=False)
     await fans.worker.complete(second)
     assert await fans.engine.query(OVERSLEPT, fans.job_id) == []
-    await asyncio.sleep(REFILL_SECONDS)
+    await await_until(lambda: fans.engine.query(DUE, fans.job_id), "the timer of the job is due")
     await fans.finish()
     assert await fans.status() == "COMPLETED"
 
