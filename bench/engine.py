@@ -1,10 +1,11 @@
-"""Measures the engine of the embedded stack beside a skeleton without one and two durable queues, in one run.
+"""Measures the engine of the embedded stack beside skeletons without one and two durable queues, in one run.
 
 W1: start → echo → end, one at a time, from HTTP submit to completed. W2: a chain of ten, time per step. W3: a fan-out
 of echo tasks, window 512, then fan_in: tasks a second. W4: many W1 jobs at once, by single and by batch submits. W1 and
-W4 once more right after the large fan-out. The skeleton stands behind the same kind of balancer and, like the durable
-queues, uses the same database server. A queue has no workflows: its W4 are tasks by single and batch submits that keep
-nothing; its W3 stores and gathers results as its user would (`bench.peers`), and is told without them too.
+W4 once more right after the large fan-out. The skeleton has jobs of tasks and a worker that claims and reports them
+(`bench.tasks`), the floor only stores and answers (`bench.skeleton`); both stand behind the same kind of balancer and,
+like the durable queues, use the same database server. A queue has no workflows: its W4 are tasks by single and batch
+submits that keep nothing; its W3 stores and gathers results as its user would (`bench.peers`), and is told without.
 
     python -m bench.engine [--home FOLDER] [--queue servicebus] [--w1 N] [--w2 N] [--w4 N] [--only engine] [--json FILE]
 """
@@ -23,7 +24,7 @@ import aiohttp
 from bench.measures import CpuMeter, Door, all_at_once, in_batches, one_at_a_time, percentile
 from bench.peers import PEERS, measuring
 from bench.report import AFTER, print_table
-from bench.sides import running_peer, running_skeletons
+from bench.sides import SKELETONS, Skeleton, running_peer, running_skeletons
 from cli.stack.layout import QueueKind, Shape
 from cli.stack.ports import HOST
 from cli.stack.stack import Stack
@@ -148,14 +149,15 @@ async def measure_engine(stack: Stack, sizes: Sizes) -> Bench:
     return bench
 
 
-async def measure_skeleton(pids: dict[str, int], port: int, sizes: Sizes) -> Bench:
+async def measure_skeleton(kind: Skeleton, pids: dict[str, int], port: int, sizes: Sizes) -> Bench:
     """Run what a skeleton can."""
     async with open_session({}) as session:
-        bench = Bench(Door(session, f"http://{HOST}:{port}"), pids, sizes)
+        bench = Bench(Door(session, f"http://{HOST}:{port}", kind.query), pids, sizes)
         await bench.warm_up()
         await bench.w1()
         await bench.w4()
-        await bench.w3()
+        if kind.has_worker:
+            await bench.w3()
     return bench
 
 
@@ -179,10 +181,10 @@ def run(
     try:
         engine = asyncio.run(measure_engine(stack, sizes))
         sides["engine"] = engine.found
-        if wanted("skeleton"):
-            with running_skeletons(stack) as (pids, port):
+        for name in filter(wanted, SKELETONS):
+            with running_skeletons(stack, SKELETONS[name]) as (pids, port):
                 pids["postgres"] = stack_pids(stack)["postgres"]
-                sides["skeleton"] = asyncio.run(measure_skeleton(pids, port, sizes)).found
+                sides[name] = asyncio.run(measure_skeleton(SKELETONS[name], pids, port, sizes)).found
         for name in filter(wanted, PEERS):
             with running_peer(stack, name) as dsn:
                 sides[name] = asyncio.run(measure_peer(name, dsn, sizes))

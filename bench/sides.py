@@ -1,4 +1,4 @@
-"""What the engine is measured beside, in the same run: skeletons behind a balancer, and workers of durable queues.
+"""What the engine is measured beside, in the same run: skeletons behind a balancer, and durable queues.
 
 Each has a database of its own on the stack's server.
 """
@@ -8,13 +8,15 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from bench import skeleton, tasks
 from bench.peers import PEERS, WORKERS
-from bench.skeleton import TABLES
 from cli.stack.layout import REPOSITORY
 from cli.stack.ports import HOST, choose_ports
 from cli.stack.processes import Part, PartSpec, end_parts, wait_until
@@ -22,25 +24,45 @@ from cli.stack.stack import Stack, answers
 from repositories import roles
 
 
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """An app without an engine: its module, its tables, and whether tasks need a worker."""
+
+    module: str
+    tables: LiteralString
+    has_worker: bool
+    query: str = ""
+
+
+SKELETONS: Mapping[str, Skeleton] = {
+    "skeleton": Skeleton("bench.tasks", tasks.TABLES, has_worker=True, query="?wait=30"),
+    "floor": Skeleton("bench.skeleton", skeleton.TABLES, has_worker=False),
+}
+
+
 @contextmanager
-def running_skeletons(stack: Stack) -> Iterator[tuple[dict[str, int], int]]:
-    """Run two skeletons behind a balancer, like the two orchestrators; yield their pids and the balancer's port."""
-    ports = choose_ports(("balancer", "skeleton-1", "skeleton-2"), {})
+def running_skeletons(stack: Stack, kind: Skeleton) -> Iterator[tuple[dict[str, int], int]]:
+    """Run two skeletons behind a balancer, like the two orchestrators; yield pids and the balancer's port."""
+    names = ("skeleton-1", "skeleton-2")
+    ports = choose_ports(("balancer", *names), {})
+    urls = {name: f"http://{HOST}:{port}" for name, port in ports.items()}
     dsn = _new_database(stack, "skeleton")
     with psycopg.connect(dsn) as conn:
-        conn.execute(TABLES)
-    names = ("skeleton-1", "skeleton-2")
+        conn.execute(kind.tables)
     upstreams = [word for name in names for word in ("--upstream", f"{HOST}:{ports[name]}")]
     parts: dict[str, Part] = {}
     try:
         for name in names:
             settings = {"SKELETON_DSN": dsn, "SKELETON_PORT": str(ports[name])}
-            parts[name] = _start(stack, name, ["-m", "bench.skeleton"], settings)
+            parts[name] = _start(stack, name, ["-m", kind.module], settings)
         listen = ["-m", "cli.stack.balancer", "--listen", f"{HOST}:{ports['balancer']}"]
         parts["balancer"] = _start(stack, "skeleton-balancer", [*listen, *upstreams], {})
         for name in (*names, "balancer"):
-            if not wait_until(lambda url=f"http://{HOST}:{ports[name]}/readyz": answers(url), 30):  # type: ignore[misc]
+            if not wait_until(lambda url=f"{urls[name]}/readyz": answers(url), 30):  # type: ignore[misc]
                 raise RuntimeError(f"{name} did not start; see {stack.home.log(name)}")
+        if kind.has_worker:
+            worker = ["-m", kind.module, *(urls[name] for name in names)]
+            parts["worker"] = _start(stack, "skeleton-worker", worker, {})
         yield {name: part.pid for name, part in parts.items()}, ports["balancer"]
     finally:
         end_parts(list(parts.values()), 5)

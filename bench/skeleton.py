@@ -1,8 +1,7 @@
 """The floor to measure against: a bare FastAPI + psycopg app that stores a job and answers, without any engine.
 
-It does what the same two requests need at the least: an insert in a transaction, and a read by key. A list of items
-is a fan-out: a row for each, results stored as many at a time as the engine's window has, then gathered. Its settings
-come from `SKELETON_DSN` and `SKELETON_PORT`; run `python -m bench.skeleton`.
+It does what the same two requests need at the least: an insert in a transaction, and a read by key. Its settings come
+from `SKELETON_DSN` and `SKELETON_PORT`; run `python -m bench.skeleton`. `bench.tasks` is the one whose jobs have tasks.
 """
 
 import os
@@ -19,30 +18,16 @@ from psycopg.types.json import Jsonb
 from psycopg_pool import AsyncConnectionPool
 
 POOL_SIZE = 10
-WINDOW = 512
 TABLES = """
 CREATE TABLE skeleton_jobs (
     job_id text PRIMARY KEY, status text NOT NULL, inputs jsonb NOT NULL, outputs jsonb,
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp());
-CREATE TABLE skeleton_tasks (
-    job_id text, number integer, item jsonb NOT NULL, output jsonb, PRIMARY KEY (job_id, number))
-"""
-FAN_OUT = """
-INSERT INTO skeleton_tasks (job_id, number, item)
-SELECT %s, number, item FROM jsonb_array_elements(%s) WITH ORDINALITY AS items (item, number)
-"""
-RESULTS = "UPDATE skeleton_tasks SET output = item WHERE job_id = %s AND number BETWEEN %s AND %s"
-FAN_IN = """
-UPDATE skeleton_jobs SET status = 'COMPLETED', outputs = (
-    SELECT jsonb_agg(output ORDER BY number) FROM skeleton_tasks AS t WHERE t.job_id = skeleton_jobs.job_id)
-WHERE job_id = %s
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp())
 """
 
 
 def create_app(dsn: str) -> FastAPI:
     """Return the app; `TABLES` exist already."""
-    kwargs = {"row_factory": dict_row}
-    pool = AsyncConnectionPool[AsyncConnection[DictRow]](dsn, open=False, min_size=2, max_size=POOL_SIZE, kwargs=kwargs)
+    pool = open_pool(dsn)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -63,18 +48,7 @@ def create_app(dsn: str) -> FastAPI:
                 "INSERT INTO skeleton_jobs (job_id, status, inputs, outputs) VALUES (%s, 'COMPLETED', %s, %s)",
                 (job_id, inputs, inputs),
             )
-        if (items := body["inputs"].get("items")) is not None:
-            await fan_out(job_id, items)
         return {"job_id": job_id, "status": "COMPLETED"}
-
-    async def fan_out(job_id: str, items: list[Any]) -> None:
-        async with pool.connection() as conn:
-            await conn.execute(FAN_OUT, (job_id, Jsonb(items)))
-            await conn.commit()
-            for first in range(1, len(items) + 1, WINDOW):
-                await conn.execute(RESULTS, (job_id, first, first + WINDOW - 1))
-                await conn.commit()
-            await conn.execute(FAN_IN, (job_id,))
 
     @app.get("/jobs/{job_id}")
     async def read(job_id: str) -> DictRow | None:
@@ -85,12 +59,17 @@ def create_app(dsn: str) -> FastAPI:
     return app
 
 
-def main() -> None:
+def open_pool(dsn: str) -> AsyncConnectionPool[AsyncConnection[DictRow]]:
+    """Return a pool, not open yet, whose rows are dicts."""
+    kwargs = {"row_factory": dict_row}
+    return AsyncConnectionPool(dsn, open=False, min_size=2, max_size=POOL_SIZE, kwargs=kwargs)
+
+
+def serve(app: FastAPI) -> None:
     """Serve on loopback until SIGTERM."""
-    app = create_app(os.environ["SKELETON_DSN"])
     port = int(os.environ["SKELETON_PORT"])
     uvicorn.run(app, host="127.0.0.1", port=port, loop="uvloop", http="httptools", log_level="warning")
 
 
 if __name__ == "__main__":
-    main()
+    serve(create_app(os.environ["SKELETON_DSN"]))
