@@ -76,8 +76,8 @@ class PipedCursor(AsyncCursor[Any]):
 
     async def _fetch_pipeline(self) -> None:
         """Psycopg calls this before it looks at rows."""
-        if self.pgresult is None and (pipe := self._pipe) is not None:
-            await pipe.answers()
+        if (pipe := self._pipe) is not None:
+            await pipe.until(lambda: self.pgresult is not None)
 
     def answered(self, result: pq.abc.PGresult) -> None:
         """Take the result; of a statement that failed or did not run there is none."""
@@ -100,8 +100,7 @@ class Answer(Generic[Row]):
 
     async def fetchall(self) -> list[Row]:
         """Return all rows, read when the first one asks."""
-        if self._result is None:
-            await self._pipe.answers()
+        await self._pipe.until(lambda: self._result is not None)
         if self._result is None:
             raise errors.InFailedSqlTransaction("a statement of the transaction had failed")
         return self._reader(self._result, self._pipe.transformer) if self._result.ntuples else []
@@ -211,8 +210,22 @@ class Pipe:
         """Let the server begin with what is on the wire while the caller goes on; what it cannot take yet stays."""
         self._pgconn.flush()
 
+    def part(self) -> None:
+        """Let the answers so far be read while the server works on what is sent next."""
+        self._pgconn.pipeline_sync()
+        self._syncs += 1
+
+    async def until(self, is_there: Callable[[], bool]) -> None:
+        """Read answers, part by part, until one is there or nothing more is to come.
+
+        Raises:
+            psycopg.Error: As `answers`.
+        """
+        while self._takers and not is_there():
+            await self.answers()
+
     async def answers(self) -> None:
-        """Send what is there and read all answers.
+        """Send what is there and read the answers of the first part, of all when nobody made parts.
 
         Raises:
             psycopg.Error: Of the first statement that failed; those after it did not run.
@@ -220,7 +233,9 @@ class Pipe:
         if not self._takers:
             return
         failed: pq.abc.PGresult | None = None
-        await self._sync()
+        if not self._syncs:
+            self.part()
+        await self._flush()
         while (result := await self._next()) is not None:
             if result.status not in _GOOD:
                 failed = failed or result
@@ -238,7 +253,7 @@ class Pipe:
         done: list[pq.abc.PGresult] = []
         self._pgconn.send_query_params(b"COMMIT", None)
         self._takers.append(done.append)
-        await self.answers()
+        await self.until(lambda: bool(done))
         if done[0].command_status != b"COMMIT":
             raise errors.InFailedSqlTransaction("a statement of the transaction had failed")
 
@@ -270,16 +285,15 @@ class Pipe:
 
     async def _drain(self) -> None:
         """Read every answer up to a new Sync; errors among them have been raised already, or nobody asks for them."""
-        await self._sync()
+        self.part()
+        await self._flush()
         while self._syncs:
             if (result := await self._next()) is not None and self._takers:
                 self._takers.popleft()(result)
         self._takers.clear()
 
-    async def _sync(self) -> None:
+    async def _flush(self) -> None:
         """Send everything; meanwhile read, for a server that is busy answering takes nothing more."""
-        self._pgconn.pipeline_sync()
-        self._syncs += 1
         while self._pgconn.flush():
             await _until(self._pgconn.socket, writable=True)
             self._pgconn.consume_input()

@@ -18,7 +18,7 @@ from repositories.commands import CommandRepository
 from repositories.jobs import JobRepository
 from repositories.nodes import NodeRepository
 from repositories.results import ResultRepository
-from services.loading_fan_outs import NO_FAN_OUTS, FanOuts, Scope, load_fan_outs
+from services.loading_fan_outs import NO_FAN_OUTS, FanOuts, Scope, ask_for_children, load_fan_outs
 from services.work import Connection
 
 Row = TypeVar("Row", Attempt, Command, FanOut, NodeState, Slot, TaskResultRow)
@@ -111,16 +111,19 @@ async def lock_jobs(
 ) -> Locked:
     """Lock jobs (never waiting), then read what belongs to them; in pipeline mode one round trip.
 
+    Children that have reported are read meanwhile, before it is known that they are some.
+
     Others fill the inbox meanwhile. It is read before the attempts, so that each of its results finds its own: one
     without would pass for late, and be set aside. The clock is read with the last statement, after every lock. Jobs
     with fan-outs cost one round trip more.
     """
-    wanted = list(job_ids)
+    wanted, tasks = list(job_ids), list(task_ids)
     jobs = await JobRepository(conn).lock(wanted)
     inbox = await ResultRepository(conn).inbox(wanted, MAX_RESULTS)
-    attempts = await AttemptRepository(conn).lock_of_jobs(wanted, task_ids, scope.whole, look=scope.look)
+    attempts = await AttemptRepository(conn).lock_of_jobs(wanted, tasks, scope.whole, look=scope.look)
     nodes = await NodeRepository(conn).of_jobs(wanted)
     sent = await CommandRepository(conn).moment(wanted)
+    reported = await ask_for_children(conn, tasks)
     held = {job.job_id: job for job in await jobs.rows()}
     known, results = await attempts.rows(), await inbox.rows()
     (moment,) = await sent.rows()
@@ -133,7 +136,7 @@ async def lock_jobs(
         slots=by_job(moment.slots),
         commands=by_job(moment.commands),
         pauses=moment.pauses,
-        fan_outs=await load_fan_outs(conn, held, moment.fan_outs, known, moment.slots, moment.now, scope),
+        fan_outs=await load_fan_outs(conn, held, moment.fan_outs, known, moment.slots, moment.now, scope, reported),
     )
 
 

@@ -1,7 +1,7 @@
 """Reads what an evaluation may need of fan-outs: few rows, whatever their size, in one more round trip."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -9,12 +9,13 @@ from typing import Any
 from core.dag.fan_out import MAX_NEW_CHILDREN
 from core.dag.run import IN_FLIGHT
 from core.dag.tallies import parent_of
+from core.ids import split_task_id
 from core.models.engine import Attempt, Job, NodeState, Slot
 from core.models.fan_out import FanOut
 from core.statuses import JOB_FINAL, NODE_FINAL
 from repositories.documents import Pending
 from repositories.fan_outs import FanOutRepository, Items, Stored, Timer
-from services.work import Connection
+from services.work import Connection, read_meanwhile
 
 MAX_ITEMS = 2000
 """Items that one evaluation makes children of, unless one batch alone has more."""
@@ -51,6 +52,27 @@ class Scope:
     """Whether to look for children of which something is due; else only when a timer of theirs has come."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Children that reports name."""
+
+    keys: Set[Key] = frozenset()
+    rows: Pending[NodeState] | None = None
+
+
+NOBODY = Reported()
+
+
+async def ask_for_children(conn: Connection, task_ids: Iterable[str]) -> Reported:
+    """Ask for the children that task ids name; what was asked for before is read while the server looks for them."""
+    parts = (split_task_id(task_id) for task_id in task_ids)
+    keys = {(job_id, node_id) for job_id, node_id, _ in filter(None, parts) if parent_of(node_id)}
+    if not keys:
+        return NOBODY
+    read_meanwhile(conn)
+    return Reported(keys, await FanOutRepository(conn).children(keys))
+
+
 async def load_fan_outs(
     conn: Connection,
     jobs: Mapping[str, Job],
@@ -59,6 +81,7 @@ async def load_fan_outs(
     slots: Iterable[Slot],
     now: datetime,
     scope: Scope,
+    reported: Reported = NOBODY,
 ) -> Mapping[str, FanOuts]:
     """Return by job what an evaluation may need.
 
@@ -70,6 +93,7 @@ async def load_fan_outs(
         slots: Grants that nobody acted on yet, among others.
         now: The moment of the evaluation.
         scope: How much of children is wanted.
+        reported: Children that were asked for already; who has no attempt among those that were locked is left out.
     """
     mine, locked = [row for row in rows if row.job_id in jobs], list(attempts)
     touched = {(one.job_id, one.node_id) for one in locked if one.child and one.job_id in jobs}
@@ -77,8 +101,10 @@ async def load_fan_outs(
     if not mine:
         return {}
     read = {one.task_id for one in locked}
-    asked = await _Request.send(conn, jobs, mine, touched, read, now, scope)
-    return await asked.answer(conn, mine, read, scope.whole)
+    asked = await _Request.send(conn, jobs, mine, touched, reported, read, now, scope)
+    known = [] if reported.rows is None else await reported.rows.rows()
+    children = [child for child in known if (child.job_id, child.node_id) in touched]
+    return await asked.answer(conn, mine, children, read, scope.whole)
 
 
 @dataclass(slots=True)
@@ -97,7 +123,8 @@ class _Request:
         conn: Connection,
         jobs: Mapping[str, Job],
         rows: Sequence[FanOut],
-        touched: Collection[Key],
+        touched: Set[Key],
+        reported: Reported,
         read: Collection[str],
         now: datetime,
         scope: Scope,
@@ -108,8 +135,8 @@ class _Request:
         repository, asked = FanOutRepository(conn), cls()
         open_rows = [row for row in rows if row.state in {"running", "stopping"}]
         due = [row for row in open_rows if row.wake_at is not None and row.wake_at <= now]
-        if touched:
-            asked.children.append(await repository.children(touched))
+        if others := touched - reported.keys:
+            asked.children.append(await repository.children(others))
         whole = {row.job_id for row in open_rows if row.job_id in scope.whole}
         if whole:
             asked.children.append(await repository.waiting(whole, None))
@@ -132,15 +159,22 @@ class _Request:
         return asked
 
     async def answer(
-        self, conn: Connection, rows: Sequence[FanOut], locked: Collection[str], whole: Collection[str]
+        self,
+        conn: Connection,
+        rows: Sequence[FanOut],
+        reported: Iterable[NodeState],
+        locked: Collection[str],
+        whole: Collection[str],
     ) -> Mapping[str, FanOuts]:
-        """Wait for everything and sort it by job.
+        """Wait for everything and sort it by job, with the children that were read before.
 
         A late result of an earlier attempt touches its child, whose attempt of now nobody asked for: such a child is
         left out, or it would be taken for one that lost its attempt. Of `whole` jobs everything was asked for; a child
         in flight that this did not bring has lost its attempt, and is the one thing that would keep a job for ever.
         """
-        children = [child for pending in self.children for child in await pending.rows()]
+        children = list(reported)
+        for pending in self.children:
+            children += await pending.rows()
         if lost := _with_children_missing(rows, children, whole):
             children += await (await FanOutRepository(conn).in_flight(lost)).rows()
         attempts = [attempt for pending in self.attempts for attempt in await pending.rows()]

@@ -25,6 +25,12 @@ def begin_meanwhile(conn: Connection) -> None:
         conn.pipe.hurry()
 
 
+def read_meanwhile(conn: Connection) -> None:
+    """Let the answers so far be read while the server works on the statements that follow."""
+    if isinstance(conn, PipedConnection) and conn.pipe is not None:
+        conn.pipe.part()
+
+
 def after_commit(conn: Connection, do: Callable[[], None]) -> None:
     """Do something once the transaction has committed; at once on a connection that does not tell when."""
     if isinstance(conn, PipedConnection) and conn.pipe is not None:

@@ -374,3 +374,46 @@ async def test_what_fails_after_the_commit_undoes_nothing_and_keeps_nobody(
     assert done == ["next"]
     assert "not done after the commit" in caplog.text
     assert await scalar(conn, "SELECT to_regclass('kept')::text") == "kept"
+
+
+async def test_answers_of_a_part_are_there_while_the_server_is_busy_with_the_next(
+    conn: PipedConnection, database: Database
+) -> None:
+    async with await psycopg.AsyncConnection.connect(database.conninfo()) as other, conn.piped():
+        await other.execute("SELECT pg_advisory_xact_lock(7)")
+        first = await send(conn, row_of(Note), NOTE, (1, None, None))
+        assert conn.pipe is not None
+        conn.pipe.part()
+        second = await send(conn, row_of(Note), f"{NOTE} FROM pg_advisory_xact_lock(7)", (2, None, None))
+        third = conn.cursor(row_factory=scalar_row)
+        await third.execute("SELECT 3")
+        assert await first.rows() == [Note(number=1)]
+        await other.commit()
+        assert (await third.fetchone(), await second.rows()) == (3, [Note(number=2)])
+    assert await scalar(conn, "SELECT 4") == 4
+
+
+@pytest.mark.parametrize("failing", [0, 1], ids=["the first part", "the second part"])
+async def test_a_part_that_fails_undoes_the_transaction_whoever_asks(conn: PipedConnection, failing: int) -> None:
+    async def divide() -> None:
+        async with conn.piped():
+            await conn.execute("INSERT INTO kept VALUES (1)")
+            await conn.execute("SELECT 1 / %s::int", (failing,))
+            assert conn.pipe is not None
+            conn.pipe.part()
+            await (await conn.execute("SELECT 1 / %s::int", (1 - failing,))).fetchall()
+
+    await conn.execute("CREATE TEMPORARY TABLE kept (number int)")
+    await conn.commit()
+    with pytest.raises(errors.DivisionByZero):
+        await divide()
+    assert await scalar(conn, "SELECT count(*) FROM kept") == 0
+
+
+async def test_a_commit_reads_what_parts_have_left(conn: PipedConnection) -> None:
+    async with conn.piped():
+        await conn.execute("CREATE TEMPORARY TABLE kept AS SELECT 5 AS number")
+        assert conn.pipe is not None
+        conn.pipe.part()
+        await conn.execute("UPDATE kept SET number = 6")
+    assert await scalar(conn, "SELECT number FROM kept") == 6
