@@ -46,5 +46,6 @@ def _operand(run: Run, node_id: str, operand: Operand) -> Any:
 def _value(run: Run, path: str, template: Any, program: Program) -> Any:
     answer = value_of(run, Ask(path, template, program, value_bytes=OPERAND_BYTES))
     if answer.ref is not None and answer.value is None:
-        raise ConditionFailed(f"{path} has {answer.ref.size_bytes} bytes, more than {OPERAND_BYTES}")
+        message = f"{path} has {answer.ref.size_bytes} bytes, more than {OPERAND_BYTES}"
+        raise ConditionFailed(message, field=path.partition(":")[0])
     return answer.value

@@ -25,8 +25,9 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """A compiled conditional; `field` is its `condition_field`."""
+    """A compiled conditional; `field` is its `condition_field`, `path` where it stands."""
 
+    path: str
     ways: tuple[Way, ...]
     field: Program | None = None
 
@@ -40,26 +41,31 @@ class Chooser:
             if way.condition is None or way.condition.holds(read, field):
                 value = way.answer if self.field is None else _plain(field)
                 return {"taken": list(way.targets), "condition": way.text, "value": value}
-        raise ConditionFailed(f"no branch holds and there is no default{self._asked(field)}", code="NO_BRANCH")
+        message = f"no branch holds and there is no default{self._asked(field)}"
+        raise ConditionFailed(message, code="NO_BRANCH", field=f"{self.path}.branches")
 
     def _asked(self, field: Any) -> str:
         return "" if self.field is None else f"; condition_field is {shown(field)}"
 
 
-def compile_conditional(node: ConditionalNode) -> Chooser:
+def compile_conditional(node: ConditionalNode, path: str) -> Chooser:
     """Compile a conditional. Raises `ConditionFailed` and `TemplateFailed`."""
     if node.condition is not None:
-        condition = parse_condition(node.condition)
+        condition = parse_condition(node.condition, path=f"{path}.condition")
         held = Way(condition, node.on_true, condition.source, answer=True)
-        return Chooser((held, Way(None, node.on_false, condition.source, answer=False)))
+        return Chooser(path, (held, Way(None, node.on_false, condition.source, answer=False)))
     by_field = node.condition_field is not None
     ways = [
-        Way(parse_condition(branch.condition, field=by_field), branch.next, branch.condition)
-        for branch in node.branches
+        Way(
+            parse_condition(branch.condition, field=by_field, path=f"{path}.branches[{number}].condition"),
+            branch.next,
+            branch.condition,
+        )
+        for number, branch in enumerate(node.branches)
         if branch.condition is not None
     ]
     ways += [Way(None, branch.next, None) for branch in node.branches if branch.default]
-    return Chooser(tuple(ways), compile_value(node.condition_field) if by_field else None)
+    return Chooser(path, tuple(ways), compile_value(node.condition_field) if by_field else None)
 
 
 def _plain(value: Any) -> Any:

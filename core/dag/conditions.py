@@ -60,6 +60,8 @@ class Condition:
 
     source: str
     root: Term
+    path: str | None = None
+    """Where it stands, for errors."""
 
     @property
     def operands(self) -> Iterator[Operand]:
@@ -75,15 +77,16 @@ class Condition:
         try:
             return evaluation.truth(self.root)
         except _Misfit as misfit:
-            raise ConditionFailed(f"{shorten(self.source)} has no answer: {misfit}{evaluation.seen()}") from misfit
+            message = f"{shorten(self.source)} has no answer: {misfit}{evaluation.seen()}"
+            raise ConditionFailed(message, field=self.path) from misfit
         except TemplateFailed as error:
             message = f"{shorten(self.source)} has no answer: {error.detail.message}"
             raise TemplateFailed.of(error.detail.model_copy(update={"message": message})) from error
 
 
-def parse_condition(text: str, *, field: bool = False) -> Condition:
+def parse_condition(text: str, *, field: bool = False, path: str | None = None) -> Condition:
     """Parse a condition; `field` allows comparisons without a left side. Raises `ConditionFailed`."""
-    return Condition(text, parse(text, field=field))
+    return Condition(text, parse(text, field=field), path)
 
 
 class _Evaluation:

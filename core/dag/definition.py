@@ -138,12 +138,14 @@ class Workflow(Definition):
     @cached_property
     def when_conditions(self) -> Mapping[str, Condition]:
         """Parsed `when` by node that has one."""
-        return {key: parse_condition(node.when) for key, node in self.nodes.items() if node.when is not None}
+        said = {key: node.when for key, node in self.nodes.items() if node.when is not None}
+        return {key: parse_condition(when, path=f"nodes.{key}.when") for key, when in said.items()}
 
     @cached_property
     def choosers(self) -> Mapping[str, Chooser]:
         """Compiled conditionals by node."""
-        return {key: compile_conditional(node) for key, node in self.nodes.items() if isinstance(node, ConditionalNode)}
+        conditionals = {key: node for key, node in self.nodes.items() if isinstance(node, ConditionalNode)}
+        return {key: compile_conditional(node, f"nodes.{key}") for key, node in conditionals.items()}
 
     @cached_property
     def source_programs(self) -> Mapping[str, Program]:

@@ -7,6 +7,7 @@ so nothing that an earlier run's worker still says is taken for an answer of thi
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from core.dag.check_params import wrong_params
 from core.dag.json_values import NotJson, check_json
 from core.dag.run import Run
 from core.errors import Conflict, ParameterInvalid
@@ -43,7 +44,7 @@ def rerun(run: Run, node_id: str, params: Mapping[str, Any] | None, by: Mapping[
 
     Raises:
         Conflict: NODE_NOT_STARTED; CHILD_JOB; or whatever keeps this job from being started again.
-        ParameterInvalid: The node takes no such params.
+        ParameterInvalid: The node takes no such params, or none of such values.
     """
     _check_reopenable(run)
     if params is not None:
@@ -81,12 +82,15 @@ def _check_params(run: Run, node_id: str, params: Mapping[str, Any]) -> None:
         check_json(dict(params), "params")
     except NotJson as error:
         raise ParameterInvalid(error.detail.message, field=error.detail.field) from error
-    spec = run.catalog.get(work.handler)
-    if spec is None or spec.params.model_config.get("extra") != "forbid":
+    if (spec := run.catalog.get(work.handler)) is None:
         return
-    for name in sorted(params.keys() - spec.params.model_fields.keys()):
-        known = ", ".join(spec.params.model_fields) or "none"
-        raise ParameterInvalid(f"{work.handler} has no param {name!r}; it has {known}", field=f"params.{name}")
+    known, strict = spec.params.model_fields, spec.params.model_config.get("extra") == "forbid"
+    if strict and (unknown := sorted(params.keys() - known.keys())):
+        message = f"{work.handler} has no param {unknown[0]!r}; it has {', '.join(known) or 'none'}"
+        raise ParameterInvalid(message, field=f"params.{unknown[0]}")
+    for path, problem in wrong_params(spec, {**work.params, **params}):
+        if path[0] in params:
+            raise ParameterInvalid(problem, field=".".join(("params", *map(str, path))))
 
 
 def _start_anew(run: Run, roots: Iterable[str], event: str, by: Mapping[str, Any]) -> None:

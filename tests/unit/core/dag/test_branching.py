@@ -84,7 +84,7 @@ def test_without_a_branch_and_a_default_the_node_fails_and_never_hangs() -> None
     world.complete("a", output={"size": 100})
     assert world.job.status is JobStatus.FAILED
     assert world.job.error is not None
-    assert world.job.error["code"] == "NO_BRANCH"
+    assert (world.job.error["code"], world.job.error["field"]) == ("NO_BRANCH", "nodes.route.branches")
     assert world.job.error["node_id"] == "route"
     assert "condition_field is 100" in world.job.error["message"]
     assert world.node("low").skip_reason == "upstream_failed"
@@ -115,6 +115,22 @@ def test_a_condition_without_an_answer_fails_the_node(output: dict[str, Any], co
     assert message in world.job.error["message"]
     assert FIELD in world.job.error["message"]
     assert world.event_types().count("node_failed") == 1
+
+
+@pytest.mark.parametrize(
+    ("route", "place"),
+    [
+        ({"condition": f"{FIELD} > 100", "on_true": ["low"]}, "condition"),
+        ({"branches": [{"condition": f"{FIELD} == 'x'"}, {"condition": f"{FIELD} > 1"}]}, "branches[1].condition"),
+        ({"condition_field": FIELD, "branches": [{"condition": "> 1"}]}, "branches[0].condition"),
+    ],
+)
+def test_an_error_names_the_condition_that_has_no_answer(route: dict[str, Any], place: str) -> None:
+    for branch in route.get("branches", ()):
+        branch["next"] = ["low"]
+    world = routed(route, "low")
+    world.complete("a", output={"size": "big"})
+    assert (world.job.error or {})["field"] == f"nodes.route.{place}"
 
 
 def test_edges_beside_the_choice_always_pass() -> None:
@@ -166,7 +182,7 @@ def test_a_when_without_an_answer_fails_the_node() -> None:
     world = when("{{ inputs.go }} > 5")
     assert world.statuses() == {"start": "COMPLETED", "a": "FAILED", "b": "SKIPPED"}
     assert world.job.error is not None
-    assert (world.job.error["code"], world.job.error["node_id"]) == ("CONDITION_ERROR", "a")
+    assert (world.job.error["code"], world.job.error["field"]) == ("CONDITION_ERROR", "nodes.a.when")
     assert "{{ inputs.go }} = true" in world.job.error["message"]
     assert when("{{ inputs.go }} > 5", best_effort=True).statuses()["b"] == "DISPATCHED"
 

@@ -326,6 +326,7 @@ def test_params_of_a_node_that_has_not_run_can_be_edited() -> None:
     [
         ({"node_id": "start", "params": {"x": 1}}, "params"),
         ({"node_id": "a", "params": {"nope": 1}}, "params.nope"),
+        ({"node_id": "a", "params": {"seconds": "long"}}, "params.seconds"),
         ({"node_id": "nope"}, "node_id"),
         ({"surprise": 1}, "surprise"),
     ],
@@ -334,6 +335,14 @@ def test_a_rerun_of_something_that_does_not_exist_is_refused(args: dict[str, Any
     world = World(workflow_of(chain("a", handler="sleep")))
     assert world.job.status is JobStatus.FAILED
     assert refusal(world, "rerun", **args).field == field
+
+
+def test_only_what_a_rerun_says_is_checked_before_it_and_a_text_with_braces_is_left_to_the_run() -> None:
+    world = World(workflow_of(chain("a", handler="sleep", params={"seconds": "{{ inputs.none.deep }}"})))
+    assert order(world, "rerun", node_id="a", params={}).dispatches == ()
+    assert refusal(world, "rerun", node_id="a", params={"seconds": [1]}).field == "params.seconds"
+    (sent,) = order(world, "rerun", node_id="a", params={"seconds": 1}).dispatches
+    assert sent.params == {"seconds": 1}
 
 
 def test_a_job_whose_product_was_approved_is_not_started_again() -> None:
