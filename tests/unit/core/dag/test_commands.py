@@ -337,7 +337,7 @@ def test_a_rerun_of_something_that_does_not_exist_is_refused(args: dict[str, Any
     assert refusal(world, "rerun", **args).field == field
 
 
-def test_only_what_a_rerun_says_is_checked_before_it_and_a_text_with_braces_is_left_to_the_run() -> None:
+def test_of_params_only_what_a_rerun_says_is_checked_before_it() -> None:
     world = World(workflow_of(chain("a", handler="sleep", params={"seconds": "{{ inputs.none.deep }}"})))
     assert order(world, "rerun", node_id="a", params={}).dispatches == ()
     assert refusal(world, "rerun", node_id="a", params={"seconds": [1]}).field == "params.seconds"
