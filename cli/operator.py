@@ -1,6 +1,6 @@
 """How operators' commands call: through the gateway's proxy, with the operator's own key."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -11,6 +11,8 @@ from cli.commands.review import call
 from cli.target import Target
 
 Json = dict[str, Any]
+MOST_ROWS = 1000
+"""That one answer has of jobs or events."""
 ReasonOption = Annotated[str | None, typer.Option(help="Kept with the order in the log of each job.")]
 
 
@@ -23,6 +25,23 @@ def operate(home: Path, method: str, path: str, body: Json | None = None) -> Jso
 def query_of(values: Mapping[str, object]) -> str:
     """Return a query without the question mark; what is None is not said."""
     return urlencode({name: value for name, value in values.items() if value is not None})
+
+
+def pages(ask: Callable[[str], Json], path: str, name: str, facts: Mapping[str, object]) -> Iterator[Json]:
+    """Yield the rows of a list from its answers, page by page, as far as they are wanted.
+
+    Args:
+        ask: Answers a path.
+        path: Of the list.
+        name: Of its rows in an answer.
+        facts: Filters, and how many rows a page may have.
+    """
+    after: object = None
+    while True:
+        page = ask(f"{path}?{query_of({**facts, 'after': after})}")
+        yield from page[name]
+        if (after := page["next_after"]) is None:
+            return
 
 
 def segment(text: str) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from datetime import datetime
+from typing import Any, Final, LiteralString
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row, scalar_row
@@ -11,6 +12,10 @@ from core.job_filter import JobBrief, JobFilter
 from core.models.engine import Job
 from core.statuses import JobStatus
 from repositories.documents import Pending, row_of, send
+
+Place = tuple[datetime | None, str]
+"""When a job was created and its id, in that order: behind it come older ones."""
+TOP: Final[Place] = (None, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +122,8 @@ class JobRepository:
             (sorted(set(job_ids)),),
         )
 
-    async def newest(self, limit: int) -> Sequence[Job]:
-        """Return the newest jobs."""
+    async def newest(self, limit: int, behind: Place = TOP) -> Sequence[Job]:
+        """Return the newest jobs behind a place."""
         async with self._conn.cursor(row_factory=row_of(Job)) as cursor:
             await cursor.execute(
                 """
@@ -126,14 +131,15 @@ class JobRepository:
                     owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                     submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
                     completed_at, input_refs, depth, waiting_for, outputs_ref
-                FROM dagapp.dag_jobs ORDER BY created_at DESC, job_id LIMIT %s
+                FROM dagapp.dag_jobs WHERE (created_at, job_id) < (coalesce(%s::timestamptz, 'infinity'), %s)
+                ORDER BY created_at DESC, job_id DESC LIMIT %s
                 """,
-                (limit,),
+                (*behind, limit),
             )
             return await cursor.fetchall()
 
-    async def newest_in(self, status: JobStatus, limit: int) -> Sequence[Job]:
-        """Return the newest jobs of one status."""
+    async def newest_in(self, status: JobStatus, limit: int, behind: Place = TOP) -> Sequence[Job]:
+        """Return the newest jobs of one status behind a place."""
         async with self._conn.cursor(row_factory=row_of(Job)) as cursor:
             await cursor.execute(
                 """
@@ -141,17 +147,18 @@ class JobRepository:
                     owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                     submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
                     completed_at, input_refs, depth, waiting_for, outputs_ref
-                FROM dagapp.dag_jobs WHERE status = %s ORDER BY created_at DESC, job_id LIMIT %s
+                FROM dagapp.dag_jobs
+                WHERE status = %s AND (created_at, job_id) < (coalesce(%s::timestamptz, 'infinity'), %s)
+                ORDER BY created_at DESC, job_id DESC LIMIT %s
                 """,
-                (status, limit),
+                (status, *behind, limit),
             )
             return await cursor.fetchall()
 
-    async def newest_of(self, workflow_id: str, statuses: Iterable[JobStatus], limit: int) -> Sequence[Job]:
-        """Return the newest jobs of a workflow in one of these statuses, each read from the index by itself.
-
-        The inner order is just that of the index: for any other all jobs are sorted while there are no statistics.
-        """
+    async def newest_of(
+        self, workflow_id: str, statuses: Iterable[JobStatus], limit: int, behind: Place = TOP
+    ) -> Sequence[Job]:
+        """Return the newest jobs behind a place of a workflow, each of these statuses read from the index by itself."""
         async with self._conn.cursor(row_factory=row_of(Job)) as cursor:
             await cursor.execute(
                 """
@@ -161,10 +168,17 @@ class JobRepository:
                         correlation_id, submitted_by, outputs, error, warnings, evaluation_failures, created_at,
                         updated_at, started_at, completed_at, input_refs, depth, waiting_for, outputs_ref
                     FROM dagapp.dag_jobs WHERE workflow_id = %(workflow_id)s AND status = wanted.status
-                    ORDER BY created_at DESC LIMIT %(limit)s) AS j
-                ORDER BY j.created_at DESC, j.job_id LIMIT %(limit)s
+                        AND (created_at, job_id) < (coalesce(%(created_at)s::timestamptz, 'infinity'), %(job_id)s)
+                    ORDER BY created_at DESC, job_id DESC LIMIT %(limit)s) AS j
+                ORDER BY j.created_at DESC, j.job_id DESC LIMIT %(limit)s
                 """,
-                {"workflow_id": workflow_id, "statuses": [one.value for one in statuses], "limit": limit},
+                {
+                    "workflow_id": workflow_id,
+                    "statuses": [one.value for one in statuses],
+                    "created_at": behind[0],
+                    "job_id": behind[1],
+                    "limit": limit,
+                },
             )
             return await cursor.fetchall()
 

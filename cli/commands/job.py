@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from rich.console import Group
 
 from cli.commands.submit import WrongCommandLine
-from cli.operator import Json, ReasonOption, operate, query_of, segment
+from cli.operator import MOST_ROWS, Json, ReasonOption, operate, pages, segment
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, row_table, show
 from core.statuses import JobStatus
@@ -50,15 +51,15 @@ class GateWord(StrEnum):
 def list_jobs(
     status: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="Only jobs in this status.")] = None,
     workflow: Annotated[str | None, typer.Option(help="Only jobs of this workflow.")] = None,
-    limit: LimitOption = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Jobs at most.")] = 20,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """List the newest jobs."""
-    query = query_of({"limit": limit, "status": status, "workflow_id": workflow})
-    answer = operate(home, "GET", f"jobs?{query}")
-    rows = [{**row, "waiting for": _reason(row.get("waiting_for"))} for row in answer["jobs"]]
-    show(answer["jobs"], row_table("Jobs", LIST_COLUMNS, rows), as_json=as_json)
+    facts = {"limit": min(limit, MOST_ROWS), "status": status, "workflow_id": workflow}
+    jobs = list(islice(pages(lambda path: operate(home, "GET", path), "jobs", "jobs", facts), limit))
+    rows = [{**row, "waiting for": _reason(row.get("waiting_for"))} for row in jobs]
+    show(jobs, row_table("Jobs", LIST_COLUMNS, rows), as_json=as_json)
 
 
 @app.command("show")

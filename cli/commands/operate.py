@@ -1,12 +1,14 @@
 """`geodag jobs`, `events` and `audit`: the engine and its people as an operator sees them."""
 
 import asyncio
+from collections.abc import Callable
+from itertools import islice
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from cli.operator import query_of
+from cli.operator import MOST_ROWS, pages, query_of
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import row_table, show
 from cli.target import Target
@@ -23,13 +25,13 @@ Json = dict[str, Any]
 def jobs(
     status: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="Only jobs in this status.")] = None,
     workflow: Annotated[str | None, typer.Option(help="Only jobs of this workflow.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Jobs at most.")] = 20,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """List the newest jobs."""
-    query = query_of({"limit": limit, "status": status, "workflow_id": workflow})
-    rows = _rows(Target.of(home), f"/api/status/jobs?{query}", "jobs")
+    facts = {"limit": min(limit, MOST_ROWS), "status": status, "workflow_id": workflow}
+    rows = list(islice(pages(_asked(Target.of(home)), "/api/status/jobs", "jobs", facts), limit))
     show(rows, row_table("Jobs", JOB_COLUMNS, rows), as_json=as_json)
 
 
@@ -40,7 +42,8 @@ def events(
 ) -> None:
     """Show every transition of a job in order."""
     target = Target.of(home)
-    rows = _rows(target, f"/api/status/job/{_job_id(target, job)}/events", "events")
+    path = f"/api/status/job/{_job_id(target, job)}/events"
+    rows = list(pages(_asked(target), path, "events", {"limit": MOST_ROWS}))
     show(rows, row_table(f"Events of {job}", EVENT_COLUMNS, [_line(row) for row in rows]), as_json=as_json)
 
 
@@ -121,15 +124,18 @@ def _line(event: Json) -> Json:
 
 
 def _job_id(target: Target, text: str) -> str:
-    """Return the job of a request id; anything else is taken as a job id."""
-    for row in _rows(target, "/api/status/jobs?limit=1000", "jobs"):
-        if row.get("correlation_id") == text:
-            return str(row["job_id"])
-    return text
+    """Return the newest job of a request id; anything else is taken as a job id."""
+    found = _rows(target, f"/api/status/lookup?{query_of({'request_id': text})}", "jobs")
+    return str(found[0]["job_id"]) if found else text
+
+
+def _asked(target: Target) -> Callable[[str], Json]:
+    """Return what answers a path with the operator's credential."""
+    return lambda path: asyncio.run(_get(target, path))
 
 
 def _rows(target: Target, path: str, name: str) -> list[Json]:
-    answer = asyncio.run(_get(target, path))
+    answer = _asked(target)(path)
     rows: list[Json] = answer[name] if isinstance(answer, dict) else answer
     return rows
 

@@ -72,9 +72,9 @@ class Job(Table):
         Index("unowned", ("created_at",), where="owner_id IS NULL AND status IN ('PENDING','RUNNING')"),
         Index("correlation", ("correlation_id",), where="correlation_id IS NOT NULL"),
         Index("parent", ("parent_task_id",), where="parent_task_id IS NOT NULL"),
-        Index("created", ("created_at",)),
-        Index("status", ("status", "created_at")),
-        Index("workflow_status", ("workflow_id", "status", "created_at")),
+        Index("created", ("created_at", "job_id")),
+        Index("status", ("status", "created_at", "job_id")),
+        Index("workflow_status", ("workflow_id", "status", "created_at", "job_id")),
         Index("history", ("workflow_id", "completed_at"), where="status = 'COMPLETED'"),
     )
 

@@ -6,7 +6,20 @@ from typing import Final
 from core.b2b import MAX_ORDINAL
 from core.openapi import Operation
 from core.statuses import JobStatus
-from function.contract.parts import ANYBODY, OPERATORS, PAGE, PLATFORM, TIMES, Route, choice, proxied, read, text, whole
+from function.contract.parts import (
+    AFTER,
+    ANYBODY,
+    OPERATORS,
+    PAGE,
+    PLATFORM,
+    TIMES,
+    Route,
+    choice,
+    proxied,
+    read,
+    text,
+    whole,
+)
 
 JOB: Final = "api/status/job/{job_id}"
 
@@ -27,6 +40,7 @@ ROUTES: Final[Mapping[str, Route]] = {
             choice("status", *JobStatus),
             text("workflow_id"),
             whole("limit", 1, 1000, 50),
+            AFTER,
         ),
     ),
     "status_stats": Route(
@@ -72,7 +86,9 @@ ROUTES: Final[Mapping[str, Route]] = {
     "admin_health": Route("GET", "api/admin/health", read("What the gateway reaches.", "operations", OPERATORS)),
     "admin_config": Route("GET", "api/admin/config", read("Settings, without secrets.", "operations", OPERATORS)),
     "admin_active_jobs": Route(
-        "GET", "api/admin/active-jobs", proxied("List running jobs.", "operations", whole("limit", 1, 1000, 50))
+        "GET",
+        "api/admin/active-jobs",
+        proxied("List running jobs.", "operations", whole("limit", 1, 1000, 50), AFTER),
     ),
     "admin_recent_events": Route("GET", "api/admin/recent-events", proxied("Newest events.", "operations", *PAGE)),
     "admin_workflows": Route("GET", "api/admin/workflows", proxied("List workflows.", "operations")),

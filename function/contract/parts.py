@@ -46,10 +46,8 @@ def whole(name: str, least: int, most: int, default: int | None = None) -> Param
     return Parameter(name, schema if default is None else schema | {"default": default})
 
 
-PAGE: Final = (
-    whole("limit", 1, MAX_LIMIT, DEFAULT_LIMIT),
-    Parameter("after", {"type": "string"}, "`next_after` of the page before."),
-)
+AFTER: Final = Parameter("after", {"type": "string"}, "`next_after` of the page before.")
+PAGE: Final = (whole("limit", 1, MAX_LIMIT, DEFAULT_LIMIT), AFTER)
 IDEMPOTENCY: Final = Parameter(
     "Idempotency-Key",
     {"type": "string", "pattern": "^[\\x21-\\x7e]{1,255}$"},

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from core import paging
 from core.dag.inputs import Priority
 from core.dag.progress import Progress
 from core.dag.why import KINDS, told
@@ -18,7 +19,7 @@ from orchestrator.deps import Context, context, json_response, parsed
 from orchestrator.strict import StrictRoute
 from repositories.database import transaction
 from repositories.events import EventRepository
-from repositories.jobs import JobRepository
+from repositories.jobs import TOP, JobRepository
 from services.commands import UNSUCCESSFUL, Order
 
 MAX_WAIT_SECONDS = 300.0
@@ -95,9 +96,10 @@ class JobView(BaseModel):
 
 
 class JobList(BaseModel):
-    """Newest jobs first."""
+    """Newest jobs first; `next_after` asks for older ones."""
 
     jobs: list[JobView]
+    next_after: str | None
 
 
 class EventList(BaseModel):
@@ -156,17 +158,23 @@ async def list_jobs(
     status: JobStatus | None = None,
     workflow_id: Annotated[str | None, Query(min_length=1, max_length=256, pattern=r"^[^\x00]*$")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+    after: Annotated[str | None, Query(min_length=1, max_length=1000)] = None,
 ) -> Response:
     """List the newest jobs, of one workflow or of all."""
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
+    behind, wanted = paging.read_cursor("jobs", after, datetime, str) or TOP, limit + 1
     async with transaction(ctx.pool) as conn:
         repository = JobRepository(conn)
         if workflow_id is not None:
-            jobs = await repository.newest_of(workflow_id, JobStatus if status is None else [status], limit)
+            found = await repository.newest_of(workflow_id, JobStatus if status is None else [status], wanted, behind)
+        elif status is not None:
+            found = await repository.newest_in(status, wanted, behind)
         else:
-            jobs = await (repository.newest(limit) if status is None else repository.newest_in(status, limit))
-    return json_response(JobList.model_construct(jobs=[JobView.of(job) for job in jobs]))
+            found = await repository.newest(wanted, behind)
+    page = paging.page("jobs", found, limit, lambda job: (job.created_at, job.job_id))
+    views = [JobView.of(job) for job in page.rows]
+    return json_response(JobList.model_construct(jobs=views, next_after=page.next_after))
 
 
 @router.get(

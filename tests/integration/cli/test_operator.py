@@ -18,7 +18,7 @@ JOB = {"job_id": "j1", "status": "RUNNING", "run_no": 1, "priority": 5, "paused_
 PAUSED = {"kind": "paused", "detail": {"switches": ["all", "workflow:w"]}}
 FAN_OUT = {"items": 9, "succeeded": 2, "failed": 1, "skipped": 0, "running": 0, "waiting": {"slot": 4}}
 ANSWERS: dict[str, Any] = {
-    "jobs": {"jobs": [JOB | {"waiting_for": PAUSED}]},
+    "jobs": {"jobs": [JOB | {"waiting_for": PAUSED}], "next_after": None},
     "jobs/j1": JOB | {"progress": {"fraction": 0.5}},
     "jobs/j1/nodes": {
         "nodes": [
@@ -87,9 +87,16 @@ class Hostile(CliPeer):
         row: dict[str, Any] = dict.fromkeys(ROW_FIELDS, nasty) | {"age_seconds": 5, "decisions": [], "changed": True}
         row |= {"waiting_for": {"kind": nasty, "detail": {nasty: nasty}}, "error": {"code": nasty, "message": nasty}}
         row |= {name: {nasty: nasty} for name in ("event_data", "before", "progress")}
-        row["fan_out"] = FAN_OUT | {"waiting": {nasty: 1}}
+        row |= {"fan_out": FAN_OUT | {"waiting": {nasty: 1}}, "next_after": None}
         lists = {name: [row] for name in LISTS}
-        return 200, row | lists | {"limit": row, "job": row, "errors": [row], "more": False, "report": None}
+        return 200, row | lists | {
+            "limit": row,
+            "job": row,
+            "errors": [row],
+            "more": False,
+            "report": None,
+            "next_after": None,
+        }
 
 
 @pytest.fixture
@@ -163,6 +170,28 @@ def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
     wanted = {"workflow_id": "w", "status": "FAILED", "older_than_seconds": 60.0, "error_code": "BROKEN"}
     assert peer.seen == [
         ("POST", "commands/retry", {"filter": wanted, "args": {}, "limit": 100, "dry_run": True}),
+    ]
+
+
+@pytest.mark.parametrize(("words", "path"), [("job list", "jobs"), ("jobs", "/api/status/jobs")])
+def test_a_long_list_of_jobs_is_asked_for_page_by_page(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, words: str, path: str
+) -> None:
+    pages = [{"jobs": [JOB] * 1000, "next_after": "c1"}, {"jobs": [JOB] * 1000, "next_after": "c2"}]
+    monkeypatch.setattr(peer, "_answer", lambda method, path: pages.pop(0))
+    assert len(json.loads(run(*words.split(), "--limit", "1500", "--json"))) == 1500
+    assert [asked for _, asked, _ in peer.seen] == [f"{path}?limit=1000", f"{path}?limit=1000&after=c1"]
+
+
+def test_all_events_are_shown_of_a_job_and_of_a_request_however_old(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ANSWERS, "lookup", {"jobs": [JOB]})
+    monkeypatch.setitem(ANSWERS, "job/j1/events", {"events": [{"event_type": "node_ready"}], "next_after": None})
+    assert "node_ready" in run("events", "the-request")
+    assert [path for _, path, _ in peer.seen] == [
+        "/api/status/lookup?request_id=the-request",
+        "/api/status/job/j1/events?limit=1000",
     ]
 
 

@@ -43,7 +43,7 @@ async def test_a_problem_has_all_its_members(standing: Door) -> None:
 async def test_a_wrong_body_names_the_field(standing: Door, body: Any, code: str, field: str) -> None:
     status, answer = await create(standing, body)
     assert (status, answer["code"], answer["field"]) == (422, code, field)
-    assert await standing.get("/api/v1/jobs") == {"jobs": []}
+    assert await standing.get("/api/v1/jobs") == {"jobs": [], "next_after": None}
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -66,7 +66,7 @@ async def test_a_body_that_is_no_json_object_is_422(standing: Door, raw: bytes) 
 async def test_a_key_that_stands_twice_is_named(standing: Door, path: str, raw: bytes, key: str) -> None:
     status, answer = await standing.call("POST", f"/api/v1/{path}", raw=raw, caller="operator", service="gateway")
     assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", key)
-    assert await standing.get("/api/v1/jobs") == {"jobs": []}
+    assert await standing.get("/api/v1/jobs") == {"jobs": [], "next_after": None}
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from core import paging
 from core.payloads import encode, task_prefix
 from orchestrator.routes.values import HELD_BYTES
 from tests.integration.orchestrator.conftest import StartOrchestrator
@@ -235,3 +236,29 @@ async def test_jobs_are_listed_by_workflow_and_status(door: Door, engine: Engine
     assert await listed("workflow_id=nope") == []
     for query in ("workflow_id=", "workflow_id=a%00b"):
         assert (await door.call("GET", f"/api/v1/jobs?{query}", caller="operator"))[0] == 422
+
+
+@pytest.mark.parametrize(
+    "query", ["", "&status=RUNNING", "&workflow_id=echo_test", "&workflow_id=echo_test&status=RUNNING"]
+)
+async def test_lists_of_jobs_go_on_behind_their_last_one_also_among_those_of_one_moment(door: Door, query: str) -> None:
+    jobs = {"jobs": [{"workflow_id": "echo_test", "inputs": {}}] * 5}
+    made = [
+        await door.call("POST", "/api/v1/jobs/batch", body=jobs, caller="operator", service="gateway") for _ in "ab"
+    ]
+    wanted = {job["job_id"] for _, answer in made for job in answer["jobs"]}
+    found, after = [], ""
+    while True:
+        page = await door.get(f"/api/v1/jobs?limit=3{query}{after}")
+        found += page["jobs"]
+        if page["next_after"] is None:
+            break
+        after = f"&after={page['next_after']}"
+    assert sorted(job["job_id"] for job in found) == sorted(wanted)
+    assert [job["created_at"] for job in found] == sorted((job["created_at"] for job in found), reverse=True)
+
+
+@pytest.mark.parametrize("after", ["x", paging.make_cursor("children", (1,)), paging.make_cursor("jobs", ("x", "y"))])
+async def test_a_list_of_jobs_takes_only_its_own_cursors(door: Door, after: str) -> None:
+    status, answer = await door.call("GET", f"/api/v1/jobs?after={after}", caller="operator")
+    assert (status, answer["field"]) == (422, "after")

@@ -93,6 +93,27 @@ async def test_the_newest_jobs_of_a_status_are_found_among_many_that_ended(
     assert await visited(database, statements, analyzed=analyzed) <= VISITS
 
 
+MIDST = f"SELECT created_at, job_id FROM dagapp.dag_jobs WHERE job_id = 'job{ENDED // 2 + 3 * OF_EACH}'"
+
+
+@pytest.mark.parametrize("workflow_id", [None, "w"])
+@pytest.mark.parametrize("status", [None, *JobStatus])
+async def test_a_list_goes_on_from_its_midst_without_a_look_at_what_was_shown(
+    crowded: tuple[Database, bool], workflow_id: str | None, status: JobStatus | None
+) -> None:
+    (database, analyzed), statements = crowded, Recorded()
+    with psycopg.connect(database.admin) as admin:
+        (place,) = admin.execute(MIDST).fetchall()
+    async with asked(database, statements) as jobs:
+        if workflow_id is not None:
+            found = await jobs.newest_of(workflow_id, [status] if status else JobStatus, LIMIT, place)
+        else:
+            found = await (jobs.newest_in(status, LIMIT, place) if status else jobs.newest(LIMIT, place))
+    assert len(found) == LIMIT
+    assert max(job.created_at for job in found) < place[0]
+    assert await visited(database, statements, analyzed=analyzed) <= VISITS
+
+
 @pytest.mark.parametrize(
     ("workflow_id", "status", "count"),
     [
