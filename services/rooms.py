@@ -176,8 +176,10 @@ def place(tasks: Sequence[Task], rooms: Sequence[Room], now: datetime) -> Placed
     """Lease new tasks to those who have room, in turns, and leave the others to the queue."""
     placed = Placed()
     for number, task in enumerate(tasks):
-        turns = (rooms[(number + turn) % len(rooms)] for turn in range(len(rooms)))
-        attempt = next((found for room in turns if (found := room.lease(task, now)) is not None), None)
+        attempt: Attempt | None = None
+        for turn in range(len(rooms)):
+            if (attempt := rooms[(number + turn) % len(rooms)].lease(task, now)) is not None:
+                break
         if attempt is None:
             placed.queued.append(task[1])
         else:
