@@ -1,6 +1,6 @@
 """Decides how a job ends: by its nodes, its deadline, or because nothing can happen any more."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from core.dag.definition import Workflow
@@ -8,11 +8,15 @@ from core.dag.rendering import Rendered
 from core.dag.run import Run
 from core.dag.templates import TemplateFailed
 from core.dag.values import Ask, Needed, value_of
+from core.dag.why import told
 from core.errors import ErrorDetail
+from core.models.engine import NodeState
 from core.statuses import JobStatus, NodeStatus
 
 _ACTIVE = frozenset({NodeStatus.READY, NodeStatus.WAITING, NodeStatus.DISPATCHED, NodeStatus.RUNNING})
 
+MOST_NAMED = 5
+"""Nodes that an error lists."""
 OUTPUTS_BYTES = 1 << 20
 """Outputs up to this size are also handed on as a value, to whoever stores them with the end of the job."""
 
@@ -23,11 +27,30 @@ def conclude(run: Run) -> None:
     if not unfinished:
         _finish(run)
     elif run.overdue:
-        message = f"the job was not done by its deadline {run.job.deadline_at}"
-        abort(run, ErrorDetail(code="JOB_DEADLINE", message=message))
+        abort(run, _late(run, unfinished))
     elif _is_stalled(run, unfinished):
         message = f"nothing can happen any more; unfinished are {', '.join(unfinished)}"
         abort(run, ErrorDetail(code="STALLED", message=message))
+
+
+def _late(run: Run, unfinished: Sequence[str]) -> ErrorDetail:
+    """Return the error of a job whose time is over: what it was at."""
+    active = [node_id for node_id in unfinished if run.nodes[node_id].status in _ACTIVE] or unfinished
+    shown = ", ".join(_state_of(run.nodes[node_id]) for node_id in active[:MOST_NAMED])
+    more = f" and {len(active) - MOST_NAMED} more" if len(active) > MOST_NAMED else ""
+    return ErrorDetail(
+        code="JOB_DEADLINE",
+        message=f"the job was not done within its {run.workflow.deadline_seconds} seconds; open were {shown}{more}",
+        field="deadline_seconds",
+        node_id=active[0],
+        remediation="See what held these up, then retry the job; or give its workflow more time.",
+    )
+
+
+def _state_of(node: NodeState) -> str:
+    noted = told(node.waiting_for)
+    reason = f" for {noted['kind']}" if noted else ""
+    return f"{node.node_id} ({node.status.value}{reason})"
 
 
 def _is_stalled(run: Run, unfinished: Iterable[str]) -> bool:

@@ -383,6 +383,9 @@ def test_the_deadline_of_a_job_ends_children_gates_and_what_waits() -> None:
     world.wake()
     assert world.job.error is not None
     assert (world.job.status, world.job.error["code"]) == (JobStatus.FAILED, "JOB_DEADLINE")
+    assert "ask (WAITING for gate)" in world.job.error["message"]
+    assert "call (WAITING for child)" in world.job.error["message"]
+    assert world.job.error["node_id"] in {"call", "ask"}
     assert {world.node(key).status for key in ("call", "ask", "tidy", "never", "end")} == {NodeStatus.CANCELLED}
     assert [order.kind for order in world.decisions[-1].child_orders] == ["cancel"]
 
