@@ -86,6 +86,7 @@ class ChildProcess:
         self._stderr = bytearray()
         self._stderr_task = asyncio.create_task(self._drain_stderr())
         self._out_of_memory = False
+        self._began = asyncio.get_running_loop().time()
         self.tasks_run = 0
 
     @classmethod
@@ -120,6 +121,11 @@ class ChildProcess:
     def pid(self) -> int:
         """Return the process id."""
         return self._process.pid
+
+    @property
+    def age_seconds(self) -> float:
+        """Return how long ago it was started."""
+        return asyncio.get_running_loop().time() - self._began
 
     @property
     def alive(self) -> bool:

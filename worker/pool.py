@@ -23,6 +23,8 @@ class PoolSettings:
     size: int
     child: ChildSettings
     max_tasks_per_child: int = 50
+    min_seconds_per_child: float = 20.0
+    """A process of many quick tasks serves as long: to start one costs more than a thousand items of a batch."""
     terminate_seconds: float = 10.0
     """How long a process may take to die of SIGTERM when its task is revoked."""
 
@@ -107,7 +109,11 @@ class ProcessPool:
     def _reusable(self, child: ChildProcess, reply: Done | Failed) -> bool:
         """A process that failed may be in any state; one that stopped when told to, or succeeded, is reused."""
         sound = isinstance(reply, Done) or reply.error is None or reply.error.user_fixable
-        return sound and child.tasks_run < self._settings.max_tasks_per_child and not self._closing
+        return sound and not self._is_used_up(child) and not self._closing
+
+    def _is_used_up(self, child: ChildProcess) -> bool:
+        many = child.tasks_run >= self._settings.max_tasks_per_child
+        return many and child.age_seconds >= self._settings.min_seconds_per_child
 
     async def _replace(self, child: ChildProcess, grace_seconds: float) -> None:
         self._children.discard(child)

@@ -114,11 +114,19 @@ async def test_a_subprocess_imports_nothing_its_handler_does_not_need(bench: Ben
 
 
 async def test_a_warm_subprocess_is_reused_until_it_is_used_up(make_bench: Callable[..., Bench]) -> None:
-    bench = make_bench(max_tasks_per_child=2)
+    bench = make_bench(max_tasks_per_child=2, min_seconds_per_child=0)
     await bench.pool.start()
     pids = [done(await bench.run("look_around", value=n))["pid"] for n in range(4)]
     await bench.pool.close()
     assert pids[0] == pids[1] != pids[2] == pids[3]
+
+
+async def test_many_quick_tasks_use_up_no_young_subprocess(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench(max_tasks_per_child=2, min_seconds_per_child=3600)
+    await bench.pool.start()
+    pids = {done(await bench.run("look_around", value=n))["pid"] for n in range(5)}
+    await bench.pool.close()
+    assert len(pids) == 1
 
 
 async def test_memory_above_the_limit_is_out_of_memory_and_the_next_task_is_unharmed(bench: Bench) -> None:
