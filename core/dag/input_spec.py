@@ -13,10 +13,16 @@ from core.ids import canonical_json, digest
 
 Count = Annotated[int, Field(ge=0)]
 
+
+def _is_integer(value: Any) -> bool:
+    """Return whether it is an integer of any size; `math` refuses those that are beyond every float."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "string": lambda value: isinstance(value, str),
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+    "integer": _is_integer,
+    "number": lambda value: _is_integer(value) or (isinstance(value, float) and math.isfinite(value)),
     "boolean": lambda value: isinstance(value, bool),
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),

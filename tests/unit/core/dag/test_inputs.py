@@ -49,7 +49,7 @@ def test_an_unknown_input_is_refused() -> None:
     [
         ({"type": "string"}, ["", "5", "é"], [5, True, ["a"], {}, 1.5, "a\x00b", "\ud800"]),
         ({"type": "integer"}, [0, -1, 2**53 + 1], ["5", True, 5.0, 5.5, float("inf")]),
-        ({"type": "number"}, [0, 1.5, -2], ["5", False, float("nan"), float("inf")]),
+        ({"type": "number"}, [0, 1.5, -2, 10**400, -(10**1200)], ["5", False, float("nan"), float("inf")]),
         ({"type": "boolean"}, [True, False], [0, 1, "true", "yes"]),
         ({"type": "array"}, [[], [1, "a"]], ["[]", {}, (1,), "abc"]),
         ({"type": "object"}, [{}, {"items": 1}], [[], "{}", [["a", 1]]]),
@@ -68,6 +68,9 @@ def test_an_unknown_input_is_refused() -> None:
         ({"type": "array", "min_items": 1, "max_items": 2}, [[1], [1, 2]], [[], [1, 2, 3]]),
         ({"const": 2}, [2, 2.0], [True, "2"]),
         ({"type": "number", "multiple_of": 0.1}, [0.3, 0.7, 1, -0.3, 0, 1e22], [0.35, 1e-9]),
+        ({"type": "number", "multiple_of": 0.5}, [10**400], [1.25]),
+        ({"type": "number", "maximum": 1e300}, [1.0], [10**400]),
+        ({"type": "array", "items": {"type": ["number", "null"]}}, [[None, 10**400]], [["1"], [True]]),
         ({"type": "number", "multiple_of": 1e-300}, [1e300, 3e-300], [1.5e-300]),
         ({"type": "array", "unique_items": True}, [[1, 2], [1, True]], [[1, 1], [{"a": 1}, {"a": 1}], [[1], [1.0]]]),
         ({"type": "object", "properties": {"a": {"type": "integer"}}}, [{"a": 1}, {"b": "x"}], [{"a": "1"}]),
