@@ -18,7 +18,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from core.dag.filters import FILTERS, TESTS, Missing
-from core.dag.json_values import MAX_INTEGER_BITS, NotJson, check_json
+from core.dag.json_values import MAX_INTEGER_BITS, NotJson, check_json, is_number_of_json
 from core.dag.template_checks import refusal
 from core.errors import ErrorDetail, GeodagError
 from core.ids import canonical_json
@@ -67,9 +67,12 @@ class _Sandbox(SandboxedEnvironment):
         if operator == "**" and isinstance(left, int) and left.bit_length() * abs(right) > MAX_INTEGER_BITS:
             raise ValueError(f"a power with the exponent {right} is too large")
         try:
-            return super().call_binop(context, operator, left, right)
+            result = super().call_binop(context, operator, left, right)
         except TypeError as error:
             raise TypeError(f"{operator} does not take {a_kind(left)} and {a_kind(right)}") from error
+        if _is_number(left) and not is_number_of_json(result):
+            raise ValueError(f"the result of {operator} is no number that JSON has")
+        return result
 
 
 def _lookup(obj: Any, key: Any) -> Any:
