@@ -263,7 +263,7 @@ def _expression(node: nodes.Expr, source: str) -> Expression:
 
 def _compile(node: nodes.Expr, source: str) -> TemplateExpression:
     try:
-        body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), _JoinAsText().visit(node), lineno=1)]
+        body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), _AsJson().visit(node), lineno=1)]
         tree = nodes.Template(body, lineno=1)
         tree.set_environment(_sandbox())
         template: Template = _sandbox().from_string(tree)
@@ -272,13 +272,17 @@ def _compile(node: nodes.Expr, source: str) -> TemplateExpression:
     return TemplateExpression(template, undefined_to_none=False)
 
 
-class _JoinAsText(NodeTransformer):
-    """Makes `a ~ b` join JSON text, where Jinja2 would join Python's `str`."""
+class _AsJson(NodeTransformer):
+    """Makes `a ~ b` join JSON text, where Jinja2 would join Python's `str`, and a list of `(a, b)`."""
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:
         self.generic_visit(node)
         parts = nodes.List(node.nodes, lineno=node.lineno)
         return nodes.Filter(parts, "join", [], [], None, None, lineno=node.lineno)
+
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.List:
+        self.generic_visit(node)
+        return nodes.List(node.items, lineno=node.lineno)
 
 
 def _walk(chain: tuple[str | int, ...], scope: Mapping[str, Any]) -> Any:

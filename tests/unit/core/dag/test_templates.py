@@ -402,3 +402,20 @@ def test_nothing_is_decided_by_a_number_that_json_does_not_have(expression: str)
     scope = {"inputs": {"x": 1.7e308, "list": [1.7e308, 1.7e308], "n": 10**1000}}
     with pytest.raises(TemplateFailed, match="cannot be evaluated"):
         compile_value(f"{{{{ {expression} }}}}").evaluate(scope)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{{ (inputs.n, 2) }}", [5, 2]),
+        ("{{ () }}", []),
+        ("{{ [(1, 2), {'k': (3,)}] }}", [[1, 2], {"k": [3]}]),
+        ("{{ (1, 2) == [1, 2] }}", True),
+        ("{{ (1, 2) + [3] }}", [1, 2, 3]),
+        ("{{ inputs.n in (4, 5) }}", True),
+        ("of {{ (1, 2) }}", "of [1,2]"),
+    ],
+)
+def test_a_list_in_round_brackets_is_a_list(text: str, expected: Any) -> None:
+    found = value_of(text)
+    assert (found, type(found)) == (expected, type(expected))
