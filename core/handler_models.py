@@ -6,9 +6,12 @@ from core.documents import Document
 
 
 class Params(BaseModel):
-    """Base of handler params: unknown keys are errors, types are checked, never coerced."""
+    """Base of handler params: unknown keys are errors, types are checked, never coerced.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    An integer that is beyond every float is no float, where pydantic would make infinity of it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Output(Document):

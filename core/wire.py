@@ -17,6 +17,9 @@ Name = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=1024)]
 """A text that names or proves something: PostgreSQL compares it, so it is without U+0000."""
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 """A number of bytes that fits PostgreSQL's bigint."""
+Count = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Room = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""What is free, in numbers that PostgreSQL has; of a worker that took on too much it is less than nothing."""
 
 
 class Wire(BaseModel):
@@ -64,10 +67,10 @@ class TaskMessage(Wire):
 class Capacity(Wire):
     """What a worker has free."""
 
-    slots: int
-    memory_bytes: int = 0
-    scratch_bytes: int = 0
-    cores: int = 1
+    slots: Count
+    memory_bytes: Room = 0
+    scratch_bytes: Room = 0
+    cores: Count = 1
 
 
 class WorkerIdentity(Wire):
@@ -76,7 +79,7 @@ class WorkerIdentity(Wire):
     worker_id: Name
     queue: Name
     host: Name
-    pid: int
+    pid: Count
     build_id: Name
     state: Literal["active", "draining", "stopped"] = "active"
 

@@ -27,6 +27,7 @@ _WORDS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], str]]] = {
     "string_type": lambda _facts, _value: "expected a string",
     "bool_type": lambda _facts, _value: "expected true or false",
     "int_type": lambda _facts, _value: "expected a whole number",
+    "finite_number": lambda _facts, _value: "expected a number that a 64-bit float can hold",
     "float_type": lambda _facts, _value: "expected a number",
     "list_type": lambda _facts, _value: "expected an array",
     "dict_type": lambda _facts, _value: "expected an object",

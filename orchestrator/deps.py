@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from core import b2b
 from core.dag.definition import Workflow
+from core.dag.json_values import NotJson, check_json
 from core.errors import ParameterInvalid, PayloadTooLarge
 from core.json_keys import RepeatedKey, check_unique, unique
 from messaging.listener import Listener
@@ -119,7 +120,7 @@ async def optional_body(request: Request) -> dict[str, Any]:
     """Return the body as a JSON object, an empty one where there is none.
 
     Raises:
-        ParameterInvalid: It is something else, or an object in it has a key twice.
+        ParameterInvalid: It is something else, has what JSON storage refuses, or an object in it has a key twice.
     """
     raw = await read_body(request)
     return _json_object(raw) if raw else {}
@@ -134,7 +135,18 @@ def _json_object(raw: bytes) -> dict[str, Any]:
         raise ParameterInvalid("the body is not JSON") from error
     if not isinstance(body, dict):
         raise ParameterInvalid("the body is not a JSON object")
+    _check_storable(body)
     return body
+
+
+def _check_storable(body: dict[str, Any]) -> None:
+    """Refuse what neither the database nor an answer that repeats it can hold, such as half of a surrogate pair."""
+    try:
+        check_json(dict.fromkeys(body), "the body")
+        for name, value in body.items():
+            check_json(value, name)
+    except NotJson as error:
+        raise ParameterInvalid(error.detail.message, field=error.detail.field) from error
 
 
 def _refuse_constant(name: str) -> Any:

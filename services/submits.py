@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from core.errors import DatabaseUnavailable
-from core.models.engine import Job
 from repositories.database import AsyncPool
 from services.jobs import Created, JobService, Order
 from services.offers import Offers
@@ -37,13 +36,13 @@ class Submits:
             self._working = asyncio.create_task(self._work(), name="submits")
         return await future
 
-    async def create_many(self, orders: Sequence[Order]) -> list[Job]:
+    async def create_many(self, orders: Sequence[Order]) -> list[Created]:
         """Return the jobs of a batch once all are stored, by a transaction of their own; raises what that raises.
 
         Batches follow each other: the first one is at work while the next is evaluated.
         """
         async with self._batches, self.offers.transaction(self.pool) as (conn, lent):
-            return await self.jobs.create_many(conn, orders, lent)
+            return await self.jobs.create_or_find(conn, orders, lent)
 
     async def _work(self) -> None:
         while self._wishes:

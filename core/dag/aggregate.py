@@ -12,7 +12,7 @@ of an output, sum adds the numbers that are; values below those do not count.
 from collections.abc import Iterable
 from typing import Any
 
-from core.dag.json_values import check_json
+from core.dag.json_values import NotJson, check_json
 from core.dag.nodes import Aggregation
 from core.errors import GeodagError
 from core.ids import canonical_json
@@ -44,7 +44,7 @@ class Aggregate:
         return b'{"results":[' if self._kind in _LISTS else b"{"
 
     def add(self, output: dict[str, Any]) -> bytes:
-        """Take the next output and return what it adds to the JSON."""
+        """Take the next output and return what it adds to the JSON; raises `NotJson` when a sum cannot be made."""
         match self._kind:
             case Aggregation.COLLECT | Aggregation.FIRST | Aggregation.LAST:
                 return self.add_json(canonical_json(output).encode())
@@ -53,7 +53,7 @@ class Aggregate:
                 lists = (value for value in output.values() if isinstance(value, list))
                 return b"".join(self._one_more(canonical_json(one).encode()) for many in lists for one in many)
             case Aggregation.SUM:
-                self._total += sum(value for value in output.values() if _is_number(value))
+                self._total = _sum(self._total, output.values())
                 self._outputs += 1
             case Aggregation.COUNT:
                 self._outputs += 1
@@ -116,6 +116,14 @@ def aggregated(kind: Aggregation, fan_out: FanOut | None, outputs: Iterable[dict
     aggregate = Aggregate(kind, fan_out)
     parts = [aggregate.head(), *(aggregate.add(output) for output in outputs)]
     return b"".join([*parts, aggregate.tail()])
+
+
+def _sum(total: int | float, values: Iterable[Any]) -> int | float:
+    try:
+        return sum((value for value in values if _is_number(value)), total)
+    except OverflowError as error:
+        message = "total adds an integer that is beyond every float to a number with a fraction"
+        raise NotJson(message, field="total") from error
 
 
 def _is_number(value: Any) -> bool:

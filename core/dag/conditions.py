@@ -5,7 +5,6 @@ also two texts; equality takes two values of one type; null is compared with `is
 not fit is an error that names the condition and the values in it.
 """
 
-import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from core.dag.condition_syntax import (
     parse,
     shorten,
 )
-from core.dag.json_values import MAX_INTEGER_BITS
+from core.dag.json_values import is_number_of_json
 from core.dag.templates import TemplateFailed
 from core.ids import canonical_json
 from core.wording import a_kind
@@ -198,7 +197,7 @@ def _calculated(sign: str, left: Any, right: Any) -> int | float:
         result: int | float = _ARITHMETIC[sign](left, right)
     except ArithmeticError as error:
         raise _Misfit(f"{shown(left)} {sign} {shown(right)}: {error}") from error
-    if result.bit_length() > MAX_INTEGER_BITS if isinstance(result, int) else not math.isfinite(result):
+    if not is_number_of_json(result):
         raise _Misfit(f"the result of {sign} is too large")
     return result
 

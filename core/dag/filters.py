@@ -3,6 +3,7 @@
 Taken from Jinja2 where its meaning is exact; those that hide a failure (`int`, `float`, `first`, …) are strict here.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
@@ -10,8 +11,14 @@ from jinja2 import StrictUndefined, Undefined
 from jinja2 import filters as builtin
 from jinja2 import tests as builtin_tests
 
+from core.dag.json_values import is_number_of_json
 from core.ids import canonical_json
 from core.wording import a_kind
+
+MAX_MADE: Final = 32 * 1024 * 1024
+"""Characters of a text that a filter makes."""
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
+_NUMBER: Final = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
 
 class Missing(StrictUndefined):
@@ -25,15 +32,23 @@ class Missing(StrictUndefined):
 
 
 def _int(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(f"int cannot be made from {a_kind(value)}")
-    return int(value)
+    return int(_readable(value, "int", _INTEGER))
 
 
 def _float(value: Any) -> float:
+    number = float(_readable(value, "float", _NUMBER))
+    if not is_number_of_json(number):
+        raise ValueError(f"float cannot be made from {str(value)[:80]!r}: it is too large")
+    return number
+
+
+def _readable(value: Any, kind: str, spelling: re.Pattern[str]) -> int | float | str:
+    """Return a number or its text; Python would also read "1_000", "nan" and the digits of all scripts."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise TypeError(f"float cannot be made from {a_kind(value)}")
-    return float(value)
+        raise TypeError(f"{kind} cannot be made from {a_kind(value)}")
+    if isinstance(value, str) and not spelling.fullmatch(value.strip()):
+        raise ValueError(f"{kind} cannot be made from {value[:80]!r}")
+    return value
 
 
 def _text(value: Any) -> str:
@@ -50,11 +65,21 @@ def _on_text(method: Callable[[str], str]) -> Callable[[Any], str]:
 
 
 def _replace(value: Any, old: str, new: str) -> str:
-    return _text(value).replace(old, new)
+    text = _text(value)
+    _check_length(len(text) + text.count(old) * (len(new) - len(old)))
+    return text.replace(old, new)
 
 
 def _join(value: Any, separator: str = "") -> str:
-    return separator.join(_text(item) for item in _items(value))
+    texts = [_text(item) for item in _items(value)]
+    _check_length(sum(map(len, texts)) + len(separator) * (len(texts) - 1))
+    return separator.join(texts)
+
+
+def _check_length(length: int) -> None:
+    """Refuse to make a text whose length is a product: two inputs of 64 KiB would become 4 GiB."""
+    if length > MAX_MADE:
+        raise ValueError(f"a text of {length} characters would come out, at most {MAX_MADE} are made")
 
 
 def _split(value: Any, separator: str) -> list[str]:
@@ -88,7 +113,16 @@ def _of_some(pick: Callable[[list[Any]], Any], what: str) -> Callable[[Any], Any
 def _round(value: Any, digits: int = 0) -> float | int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"round takes a number, got {a_kind(value)}")
+    if isinstance(value, int) and -digits > value.bit_length():
+        return 0  # as Python says, which makes a power of ten of all these digits first
     return round(value, digits) if digits else round(value)
+
+
+def _sum(value: Any) -> Any:
+    total = sum(_items(value))
+    if not is_number_of_json(total):
+        raise ValueError("the sum is no number that JSON has")
+    return total
 
 
 def _abs(value: Any) -> float | int:
@@ -126,7 +160,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "last": _of_some(lambda items: items[-1], "last"),
     "min": _of_some(min, "smallest"),
     "max": _of_some(max, "largest"),
-    "sum": lambda value: sum(_items(value)),
+    "sum": _sum,
     "sort": lambda value: sorted(_items(value)),
     "reverse": lambda value: _items(value)[::-1],
     "keys": _keys,

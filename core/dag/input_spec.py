@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from core.dag.nodes import Definition
 from core.dag.patterns import MAX_STEPS, check_pattern, matches, size_of
@@ -13,10 +14,27 @@ from core.ids import canonical_json, digest
 
 Count = Annotated[int, Field(ge=0)]
 
+
+def _number(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    raise PydanticCustomError("float_type", "Input should be a valid number")
+
+
+Bound = Annotated[int | float, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
+"""An integer stays one: as a float it would be another number from 2^53 on, and infinity at some size."""
+Step = Annotated[Bound, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})]
+
+
+def _is_integer(value: Any) -> bool:
+    """Return whether it is an integer of any size; `math` refuses those that are beyond every float."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "string": lambda value: isinstance(value, str),
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value),
+    "integer": _is_integer,
+    "number": lambda value: _is_integer(value) or (isinstance(value, float) and math.isfinite(value)),
     "boolean": lambda value: isinstance(value, bool),
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
@@ -47,11 +65,11 @@ class InputSpec(Definition):
     pattern: str | None = Field(default=None, description="Searched for, as in JSON Schema: anchor it.")
     min_length: Count | None = None
     max_length: Count | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-    exclusive_minimum: float | None = None
-    exclusive_maximum: float | None = None
-    multiple_of: Annotated[float, Field(gt=0)] | None = None
+    minimum: Bound | None = None
+    maximum: Bound | None = None
+    exclusive_minimum: Bound | None = None
+    exclusive_maximum: Bound | None = None
+    multiple_of: Step | None = None
     items: "InputSpec | None" = None
     min_items: Count | None = None
     max_items: Count | None = None
@@ -72,7 +90,7 @@ class InputSpec(Definition):
             for least, most in _BOUNDS:
                 low, high = getattr(self, least), getattr(self, most)
                 if low is not None and high is not None and low > high:
-                    raise ValueError(f"{least} {low:g} is more than {most} {high:g}, so no value fits")
+                    raise ValueError(f"{least} {_written(low)} is more than {most} {_written(high)}, so no value fits")
             if self.enum == ():
                 raise ValueError("enum has no values, so none fits")
         return self
@@ -154,15 +172,15 @@ def _text_violations(spec: InputSpec, value: str, path: str) -> Iterator[tuple[s
 
 def _number_violations(spec: InputSpec, value: float, path: str) -> Iterator[tuple[str, str]]:
     if spec.minimum is not None and value < spec.minimum:
-        yield path, f"must be at least {spec.minimum:g}"
+        yield path, f"must be at least {_written(spec.minimum)}"
     if spec.maximum is not None and value > spec.maximum:
-        yield path, f"must be at most {spec.maximum:g}"
+        yield path, f"must be at most {_written(spec.maximum)}"
     if spec.exclusive_minimum is not None and value <= spec.exclusive_minimum:
-        yield path, f"must be more than {spec.exclusive_minimum:g}"
+        yield path, f"must be more than {_written(spec.exclusive_minimum)}"
     if spec.exclusive_maximum is not None and value >= spec.exclusive_maximum:
-        yield path, f"must be less than {spec.exclusive_maximum:g}"
+        yield path, f"must be less than {_written(spec.exclusive_maximum)}"
     if spec.multiple_of is not None and not _is_multiple(value, spec.multiple_of):
-        yield path, f"must be a multiple of {spec.multiple_of:g}"
+        yield path, f"must be a multiple of {_written(spec.multiple_of)}"
 
 
 def _array_violations(spec: InputSpec, value: list[Any], path: str) -> Iterator[tuple[str, str]]:
@@ -193,6 +211,10 @@ def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Ite
 def _same(left: Any, right: Any) -> bool:
     """Compare as JSON, where numbers count by value: 1.0 is 1, true is not."""
     return digest(left) == digest(right)
+
+
+def _written(bound: float) -> str:
+    return f"{bound:g}" if isinstance(bound, float) else str(bound)
 
 
 def _is_multiple(value: float, step: float) -> bool:

@@ -20,6 +20,13 @@ class NotJson(GeodagError):
     code = "NOT_JSON"
 
 
+def is_number_of_json(value: Any) -> bool:
+    """Return whether a result of arithmetic is a number that can be stored."""
+    if isinstance(value, int):
+        return value.bit_length() <= MAX_INTEGER_BITS
+    return isinstance(value, float) and math.isfinite(value)
+
+
 def is_plain(value: Any, depth: int = 0) -> bool:
     """Return whether a value is JSON at a glance, as almost every one is; False says only that it needs a closer look.
 

@@ -18,7 +18,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from core.dag.filters import FILTERS, TESTS, Missing
-from core.dag.json_values import MAX_INTEGER_BITS, NotJson, check_json
+from core.dag.json_values import MAX_INTEGER_BITS, NotJson, check_json, is_number_of_json
 from core.dag.template_checks import refusal
 from core.errors import ErrorDetail, GeodagError
 from core.ids import canonical_json
@@ -67,9 +67,12 @@ class _Sandbox(SandboxedEnvironment):
         if operator == "**" and isinstance(left, int) and left.bit_length() * abs(right) > MAX_INTEGER_BITS:
             raise ValueError(f"a power with the exponent {right} is too large")
         try:
-            return super().call_binop(context, operator, left, right)
+            result = super().call_binop(context, operator, left, right)
         except TypeError as error:
             raise TypeError(f"{operator} does not take {a_kind(left)} and {a_kind(right)}") from error
+        if _is_number(left) and not is_number_of_json(result):
+            raise ValueError(f"the result of {operator} is no number that JSON has")
+        return result
 
 
 def _lookup(obj: Any, key: Any) -> Any:
@@ -260,7 +263,7 @@ def _expression(node: nodes.Expr, source: str) -> Expression:
 
 def _compile(node: nodes.Expr, source: str) -> TemplateExpression:
     try:
-        body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), _JoinAsText().visit(node), lineno=1)]
+        body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), _AsJson().visit(node), lineno=1)]
         tree = nodes.Template(body, lineno=1)
         tree.set_environment(_sandbox())
         template: Template = _sandbox().from_string(tree)
@@ -269,13 +272,17 @@ def _compile(node: nodes.Expr, source: str) -> TemplateExpression:
     return TemplateExpression(template, undefined_to_none=False)
 
 
-class _JoinAsText(NodeTransformer):
-    """Makes `a ~ b` join JSON text, where Jinja2 would join Python's `str`."""
+class _AsJson(NodeTransformer):
+    """Makes `a ~ b` join JSON text, where Jinja2 would join Python's `str`, and a list of `(a, b)`."""
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:
         self.generic_visit(node)
         parts = nodes.List(node.nodes, lineno=node.lineno)
         return nodes.Filter(parts, "join", [], [], None, None, lineno=node.lineno)
+
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.List:
+        self.generic_visit(node)
+        return nodes.List(node.items, lineno=node.lineno)
 
 
 def _walk(chain: tuple[str | int, ...], scope: Mapping[str, Any]) -> Any:

@@ -1,6 +1,5 @@
 """Many jobs by one call: those that are valid are created in one transaction, each of the others says why not."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -9,12 +8,11 @@ from starlette.responses import Response
 
 from core.errors import ErrorDetail, GeodagError, TransientError
 from core.identity import Role
-from core.models.engine import Job
 from orchestrator.deps import Context, context, json_response, parsed
 from orchestrator.errors import parameter_error
 from orchestrator.routes.jobs import CreateJob, JobCreated
 from orchestrator.strict import StrictRoute
-from services.jobs import Order
+from services.jobs import Created, Order
 
 MAX_JOBS = 1000
 MAX_BATCH_BYTES = 32 * 1024 * 1024
@@ -39,7 +37,7 @@ class JobRefused(BaseModel):
 class JobsCreated(BaseModel):
     """What became of each job, in the order of the request."""
 
-    created: int
+    created: int = Field(description="How many are new; others may have existed, where their workflow deduplicates.")
     refused: int
     jobs: list[JobCreated | JobRefused]
 
@@ -52,10 +50,12 @@ async def create_jobs(request: Request) -> Response:
     wanted = await parsed(request, CreateJobs, MAX_BATCH_BYTES)
     ordered = [await _order(ctx, number, one, caller.subject) for number, one in enumerate(wanted.jobs)]
     orders = [order for order in ordered if isinstance(order, Order)]
-    created = await _create(ctx, orders)
-    fates = [JobRefused(error=one) if isinstance(one, ErrorDetail) else created[one.stored.job_id] for one in ordered]
+    found = await ctx.submits.create_many(orders) if orders else []
+    answers = iter(found)
+    fates = [JobRefused(error=one) if isinstance(one, ErrorDetail) else _answer(next(answers)) for one in ordered]
+    created = sum(not one.existing for one in found)
     refused = len(ordered) - len(orders)
-    return json_response(JobsCreated.model_construct(created=len(orders), refused=refused, jobs=fates), 202)
+    return json_response(JobsCreated.model_construct(created=created, refused=refused, jobs=fates), 202)
 
 
 async def _order(ctx: Context, number: int, wanted: dict[str, Any], subject: str) -> Order | ErrorDetail:
@@ -72,6 +72,5 @@ async def _order(ctx: Context, number: int, wanted: dict[str, Any], subject: str
     return error.model_copy(update={"field": place if error.field is None else f"{place}.{error.field}"})
 
 
-async def _create(ctx: Context, orders: Sequence[Order]) -> dict[str, JobCreated]:
-    jobs: Sequence[Job] = await ctx.submits.create_many(orders) if orders else ()
-    return {job.job_id: JobCreated(job_id=job.job_id, status=job.status) for job in jobs}
+def _answer(found: Created) -> JobCreated:
+    return JobCreated(job_id=found.job.job_id, status=found.job.status, existing=found.existing)

@@ -38,3 +38,23 @@ async def test_the_answer_says_that_the_job_was_there_and_a_cancelled_one_runs_a
         assert (await create(door))[1] == {"job_id": job_id, "status": "CANCELLED", "existing": True}
         assert (await create(door, "?rerun=true"))[1] == {"job_id": job_id, "status": "RUNNING", "existing": True}
         assert (await door.job(job_id))["run_no"] == 2
+
+
+async def test_a_batch_says_of_each_job_whether_it_was_there(start: StartOrchestrator, tmp_path: Path) -> None:
+    folder = tmp_path / "workflows"
+    folder.mkdir()
+    (folder / "once.yaml").write_text(ONCE)
+    async with start(workflows_dir=folder) as door:
+        job_id = (await create(door))[1]["job_id"]
+        given: list[Any] = [{}, {"a": 1}, {"a": 2}, {"a": 2}, {"a": "x"}]
+        wanted = [{"workflow_id": "once", "inputs": inputs} for inputs in given]
+        for created, there in ((1, [True, True, False, True]), (0, [True] * 4)):
+            status, answer = await door.call(
+                "POST", "/api/v1/jobs/batch", body={"jobs": wanted}, caller="operator", service="gateway"
+            )
+            jobs = answer["jobs"]
+            assert (status, answer["created"], answer["refused"]) == (202, created, 1)
+            assert [job["existing"] for job in jobs[:4]] == there
+            assert [job["job_id"] == job_id for job in jobs[:4]] == [True, True, False, False]
+            assert jobs[2]["job_id"] == jobs[3]["job_id"]
+            assert jobs[4]["error"]["field"] == "jobs.4.inputs.a"

@@ -136,6 +136,23 @@ async def test_what_postgresql_could_not_hold_of_a_task_is_422(standing: Door, p
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**30], ids=str)
+@pytest.mark.parametrize(
+    "field", ["worker.pid", "free.slots", "free.memory_bytes", "free.scratch_bytes", "free.cores"], ids=str
+)
+async def test_what_postgresql_could_not_count_of_a_worker_is_422(standing: Door, field: str, number: int) -> None:
+    said: dict[str, dict[str, Any]] = {
+        "worker": {"worker_id": "w", "queue": "q", "host": "h", "pid": 1, "build_id": "b"},
+        "free": {"slots": 1},
+    }
+    part, _, name = field.partition(".")
+    said[part][name] = number
+    for route, rest in (("claims", {"claims": []}), ("heartbeats", {"beats": []}), ("exchange", {"claim_id": "c"})):
+        status, answer = await standing.call("POST", f"/api/v1/callbacks/{route}", body=said | rest, service="worker")
+        assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", field)
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_an_upload_address_does_not_stand_in_its_own_refusal(standing: Door) -> None:
     status, answer = await standing.call("PUT", f"/uploads/{'t' * 40}.{'m' * 43}", raw=b"x")
     assert (status, answer["code"], answer["instance"]) == (401, "UNAUTHENTICATED", "/uploads/***")

@@ -70,8 +70,8 @@ async def test_batches_follow_each_other_also_after_one_that_fails(pool: AsyncPo
     assert isinstance(failed, psycopg.errors.NumericValueOutOfRange)
     assert isinstance(first, list)
     assert isinstance(last, list)
-    assert [job.job_id for job in last] == [order.stored.job_id for order in batches[2]]
-    assert first[-1].created_at < last[0].created_at
+    assert [one.job.job_id for one in last] == [order.stored.job_id for order in batches[2]]
+    assert first[-1].job.created_at < last[0].job.created_at
     assert await engine.query("SELECT count(*) FROM dagapp.dag_jobs") == [{"count": len(first) + len(last)}]
 
 

@@ -6,6 +6,7 @@ from pydantic import BaseModel
 from core.dag.check_params import wrong_params
 from core.dag.loader import load_workflow
 from core.dag.problems import DefinitionError
+from core.dag.rendering import params_problem
 from core.handler_models import Params
 from core.handlers_catalog import LIGHT_QUEUE, HandlerSpec, RunMode
 
@@ -74,6 +75,14 @@ def test_a_constant_that_no_run_could_mend_is_wrong(params: dict[str, Any], wron
 
 def test_a_constant_that_fits_none_of_several_types_is_wrong() -> None:
     assert places(level=[1]) == ["level.int", "level.str"]
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "-1" + "0" * 400, "1e400", "NaN"])
+def test_a_number_that_no_float_holds_is_wrong_and_not_infinity(number: str) -> None:
+    problem = params_problem(SPEC, f'{{"seconds": {number}}}'.encode())
+    assert problem is not None
+    assert (problem.code, problem.field) == ("PARAMETER_INVALID", "params.seconds")
+    assert "expected a number" in problem.message
 
 
 def test_constant_params_are_checked_when_the_file_loads() -> None:

@@ -97,7 +97,7 @@ def test_the_length_of_leases_comes_from_node_then_defaults(
     ("handler", "params", "code", "words"),
     [
         ("echo", {"x": "{{ nodes.a.output.nope }}"}, "TEMPLATE_ERROR", "nodes.a.output.nope"),
-        ("echo", {"x": "{{ nodes.a.output.n | int }}"}, "TEMPLATE_ERROR", "invalid literal"),
+        ("echo", {"x": "{{ nodes.a.output.n | int }}"}, "TEMPLATE_ERROR", "cannot be made"),
         ("sleep", {"seconds": "{{ nodes.a.output.n }}"}, "PARAMETER_INVALID", "params.seconds"),
         ("sleep", {"seconds": -1}, "PARAMETER_INVALID", "params.seconds"),
         ("sleep", {"seconds": 1, "other": 2}, "PARAMETER_INVALID", "params.other"),

@@ -66,9 +66,24 @@ def test_integers_stay_exact() -> None:
     assert joined("sum", [{"n": 2**60}, {"n": 1}]).node("join").output["total"] == 2**60 + 1
 
 
-def test_a_sum_that_is_no_number_any_more_fails_the_node() -> None:
-    world = joined("sum", [{"n": 1.7e308}, {"n": 1.7e308}])
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (1.7e308, 1.7e308),
+        (10**400, 0.5),
+        (0.5, 10**400),
+        (int(1e308), int(1e308), 0.5),
+        (1.7e308, 1.7e308, -(10**400)),
+        (10**1232,) * 99,
+    ],
+)
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_sum_that_is_no_number_any_more_fails_the_node(numbers: tuple[int | float, ...], apart: bool) -> None:
+    one = {str(place): number for place, number in enumerate(numbers)}
+    world = joined("sum", [{"n": number} for number in numbers] if apart else [one])
     assert world.node("join").error["code"] == "NOT_JSON"
+    assert "total" in world.node("join").error["message"]
+    assert world.job.status is JobStatus.FAILED
 
 
 def test_the_outputs_must_be_those_of_all_items_that_succeeded() -> None:

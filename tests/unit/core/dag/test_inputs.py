@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from core.dag.definition import Workflow
 from core.dag.inputs import resolve_inputs, resolve_priority
 from core.dag.patterns import MAX_STEPS, size_of
 from core.errors import CallerError, ParameterInvalid, ParameterMissing
+from core.ids import canonical_json
 from tests.unit.core.dag.harness import chain, workflow_of
 
 
@@ -49,7 +51,7 @@ def test_an_unknown_input_is_refused() -> None:
     [
         ({"type": "string"}, ["", "5", "é"], [5, True, ["a"], {}, 1.5, "a\x00b", "\ud800"]),
         ({"type": "integer"}, [0, -1, 2**53 + 1], ["5", True, 5.0, 5.5, float("inf")]),
-        ({"type": "number"}, [0, 1.5, -2], ["5", False, float("nan"), float("inf")]),
+        ({"type": "number"}, [0, 1.5, -2, 10**400, -(10**1200)], ["5", False, float("nan"), float("inf")]),
         ({"type": "boolean"}, [True, False], [0, 1, "true", "yes"]),
         ({"type": "array"}, [[], [1, "a"]], ["[]", {}, (1,), "abc"]),
         ({"type": "object"}, [{}, {"items": 1}], [[], "{}", [["a", 1]]]),
@@ -68,6 +70,9 @@ def test_an_unknown_input_is_refused() -> None:
         ({"type": "array", "min_items": 1, "max_items": 2}, [[1], [1, 2]], [[], [1, 2, 3]]),
         ({"const": 2}, [2, 2.0], [True, "2"]),
         ({"type": "number", "multiple_of": 0.1}, [0.3, 0.7, 1, -0.3, 0, 1e22], [0.35, 1e-9]),
+        ({"type": "number", "multiple_of": 0.5}, [10**400], [1.25]),
+        ({"type": "number", "maximum": 1e300}, [1.0], [10**400]),
+        ({"type": "array", "items": {"type": ["number", "null"]}}, [[None, 10**400]], [["1"], [True]]),
         ({"type": "number", "multiple_of": 1e-300}, [1e300, 3e-300], [1.5e-300]),
         ({"type": "array", "unique_items": True}, [[1, 2], [1, True]], [[1, 1], [{"a": 1}, {"a": 1}], [[1], [1.0]]]),
         ({"type": "object", "properties": {"a": {"type": "integer"}}}, [{"a": 1}, {"b": "x"}], [{"a": "1"}]),
@@ -143,3 +148,41 @@ def test_priorities_are_numbers_or_names() -> None:
     for bad in ("urgent", 11, -1, True):
         with pytest.raises(ParameterInvalid):
             resolve_priority(bad, 5)
+
+
+@pytest.mark.parametrize("bound", [2**53 + 1, -(2**53) - 1, 10**400, -(10**1200), 10**22 + 1, 5, 0, -3])
+def test_a_whole_bound_is_exact_however_large(bound: int) -> None:
+    for word, step, more in (("minimum", -1, "at least"), ("maximum", 1, "at most")):
+        assert resolve({"type": "integer", word: bound}, bound) == bound
+        with pytest.raises(ParameterInvalid, match=f"must be {more} {bound}$"):
+            resolve({"type": "integer", word: bound}, bound + step)
+    for word, step, more in (("exclusive_minimum", 1, "more than"), ("exclusive_maximum", -1, "less than")):
+        assert resolve({"type": "integer", word: bound}, bound + step) == bound + step
+        with pytest.raises(ParameterInvalid, match=f"must be {more} {bound}$"):
+            resolve({"type": "integer", word: bound}, bound)
+
+
+@pytest.mark.parametrize("step", [2**53 + 1, 10**400, 3])
+def test_a_whole_step_is_exact_however_large(step: int) -> None:
+    spec = {"type": "number", "multiple_of": step}
+    assert resolve(spec, 7 * step) == 7 * step
+    for value in (7 * step + 1, 0.5):
+        with pytest.raises(ParameterInvalid, match=f"must be a multiple of {step}$"):
+            resolve(spec, value)
+
+
+@pytest.mark.parametrize("word", ["minimum", "maximum", "exclusive_minimum", "exclusive_maximum", "multiple_of"])
+@pytest.mark.parametrize("bound", [10**400, 2**53 + 1, 4, 0.5])
+def test_a_file_with_any_bound_can_be_stored_and_read_again(word: str, bound: float) -> None:
+    workflow = workflow_of(chain("a"), inputs={"x": {"type": "number", word: bound}})
+    stored = Workflow.model_validate_json(canonical_json(workflow.to_json()))
+    assert getattr(stored.inputs["x"], word) == bound
+    assert stored.definition_hash == workflow.definition_hash
+
+
+def test_a_bound_is_known_by_its_value_and_not_by_its_spelling() -> None:
+    hashes = {
+        workflow_of(chain("a"), inputs={"x": {"type": "number", "minimum": bound}}).definition_hash
+        for bound in (4, 4.0)
+    }
+    assert len(hashes) == 1

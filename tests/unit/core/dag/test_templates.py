@@ -1,3 +1,5 @@
+import re
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -238,8 +240,10 @@ NOT_JSON = ["{{ 'nan' | float }}", "{{ '-inf' | float }}", "{{ inputs.float * 1e
 
 @pytest.mark.parametrize("text", [*NOT_JSON, "{{ [1, 'nan' | float] }}", "{{ 10 ** 1000 * 10 ** 1000 }}"])
 @pytest.mark.parametrize("around", ["", "text before it "])
-def test_a_number_that_json_does_not_have_fails_naming_its_place(text: str, around: str) -> None:
-    with pytest.raises(TemplateFailed, match=r"^(params\.x|text before it )"):
+def test_a_number_that_json_does_not_have_fails_naming_its_template(text: str, around: str) -> None:
+    with pytest.raises(
+        TemplateFailed, match=rf"^({re.escape(around + text)} cannot be evaluated|params\.x|text before it )"
+    ):
         value_of(around + text)
 
 
@@ -321,3 +325,97 @@ def test_a_failure_is_told_in_words_of_the_language(text: str, said: str) -> Non
 def test_plus_still_joins_texts_and_lists() -> None:
     assert compile_value("{{ 'a' + 'b' }}").evaluate({}) == "ab"
     assert compile_value("{{ [1] + [2] }}").evaluate({}) == [1, 2]
+
+
+@pytest.mark.parametrize("value", [5, -5, 10**300, -(10**1200), 1.5, 1e308])
+@pytest.mark.parametrize("digits", [-1, -2, -400, -1300, -(10**1000), 3, 10**9])
+def test_rounding_costs_nothing_however_many_digits_are_asked_for(value: float, digits: int) -> None:
+    program = compile_value("{{ inputs.value | round(inputs.digits) }}")
+    rounded = program.evaluate({"inputs": {"value": value, "digits": digits}})
+    assert rounded == (round(value, max(digits, -2000)) if digits < 400 else value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ inputs.long | replace('a', inputs.long) }}",
+        "{{ inputs.long | replace('', inputs.long) }}",
+        "{{ inputs.many | join(inputs.long) }}",
+        "{{ inputs.long | split('a') | join(inputs.long) }}",
+        "{{ inputs.many ~ (inputs.many | join(inputs.long)) }}",
+        "text {{ inputs.long | replace('a', inputs.long) | length }}",
+        "{{ [inputs.long] | join | replace('aa', inputs.long) is defined }}",
+    ],
+)
+def test_no_text_grows_as_the_product_of_two(text: str) -> None:
+    scope = {"inputs": {"long": "a" * 60_000, "many": list(range(10_000))}}
+    tracemalloc.start()
+    try:
+        with pytest.raises(TemplateFailed, match="characters"):
+            compile_value(text).evaluate(scope)
+        assert tracemalloc.get_traced_memory()[1] < 16 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_long_texts_are_replaced_and_joined_up_to_the_limit() -> None:
+    scope = {"inputs": {"long": "ab" * 1_000_000, "many": ["x" * 100] * 20_000}}
+    assert len(compile_value("{{ inputs.long | replace('b', 'cccccc') }}").evaluate(scope)) == 7_000_000
+    assert len(compile_value("{{ inputs.long | replace('ab', '') }}").evaluate(scope)) == 0
+    assert len(compile_value("{{ inputs.many | join(', ') }}").evaluate(scope)) == 20_000 * 102 - 2
+
+
+@pytest.mark.parametrize(
+    "text", ["1_000", "\u0663", "\uff15", "1_0.5", "nan", "inf", "-Infinity", "1e400", "", ".", "0x1"]
+)
+@pytest.mark.parametrize("kind", ["int", "float"])
+def test_only_what_reads_as_a_number_becomes_one(text: str, kind: str) -> None:
+    with pytest.raises(TemplateFailed, match=f"{kind} "):
+        compile_value(f"{{{{ (inputs.x | {kind}) > 3 }}}}").evaluate({"inputs": {"x": text}})
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [("' 007 ' | int", 7), ("'-5' | int", -5), ("'+5' | int", 5), ("7.9 | int", 7), ("'1.5e3' | float", 1500.0),
+     ("'.5' | float", 0.5), ("'5.' | float", 5.0), ("' -5' | float", -5.0), ("5 | float", 5.0)],
+)  # fmt: skip
+def test_a_text_that_reads_as_a_number_becomes_it(expression: str, value: float) -> None:
+    found = value_of(f"{{{{ {expression} }}}}")
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "inputs.x * 10 > inputs.x",
+        "inputs.x * 10 - inputs.x * 10 == 0",
+        "inputs.x + inputs.x < 5",
+        "(inputs.list | sum) > 5",
+        "inputs.n * inputs.n > 5",
+        "(inputs.n ** 1.0) > 5",
+        "((-8) ** 0.5) == 5",
+        "(inputs.n * 1.5) > 5",
+        "inputs.n * inputs.n * 0 == 0",
+    ],
+)
+def test_nothing_is_decided_by_a_number_that_json_does_not_have(expression: str) -> None:
+    scope = {"inputs": {"x": 1.7e308, "list": [1.7e308, 1.7e308], "n": 10**1000}}
+    with pytest.raises(TemplateFailed, match="cannot be evaluated"):
+        compile_value(f"{{{{ {expression} }}}}").evaluate(scope)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{{ (inputs.n, 2) }}", [5, 2]),
+        ("{{ () }}", []),
+        ("{{ [(1, 2), {'k': (3,)}] }}", [[1, 2], {"k": [3]}]),
+        ("{{ (1, 2) == [1, 2] }}", True),
+        ("{{ (1, 2) + [3] }}", [1, 2, 3]),
+        ("{{ inputs.n in (4, 5) }}", True),
+        ("of {{ (1, 2) }}", "of [1,2]"),
+    ],
+)
+def test_a_list_in_round_brackets_is_a_list(text: str, expected: Any) -> None:
+    found = value_of(text)
+    assert (found, type(found)) == (expected, type(expected))
