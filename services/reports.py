@@ -17,6 +17,7 @@ from core.statuses import AttemptState
 from core.wire import ItemOutcome, Release, ResultAnswer, ResultDisposition, TaskResult, TaskStatus
 
 FOREIGN_REF = "the reference to the output is not one to a value of this attempt"
+LONG_ERROR = f"an error has at most {LIMIT_BYTES} bytes"
 TOO_LARGE = f"an output of more than {LIMIT_BYTES} bytes has to be stored and reported by reference"
 
 
@@ -135,6 +136,8 @@ def _outcome(one: ItemOutcome, task_id: str) -> dict[str, Any]:
         return {"index": one.index, **_invalid(FOREIGN_REF, "output_ref")}
     if len(to_json(one.output)) > LIMIT_BYTES:
         return {"index": one.index, **_invalid(TOO_LARGE, "output")}
+    if one.error is not None and len(to_json(fields["error"])) > LIMIT_BYTES:
+        return {"index": one.index, **_invalid(LONG_ERROR, "error")}
     return fields
 
 
@@ -158,7 +161,7 @@ def _reported(result: TaskResult) -> dict[str, Any]:
     if len(to_json(result.output)) > LIMIT_BYTES:
         return _invalid(TOO_LARGE, "output")
     if facts["error"] is not None and len(to_json(facts["error"])) > LIMIT_BYTES:
-        return _invalid(f"an error has at most {LIMIT_BYTES} bytes", "error")
+        return _invalid(LONG_ERROR, "error")
     return facts
 
 
@@ -176,6 +179,10 @@ def _cut(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _small(metrics: dict[str, Any]) -> dict[str, Any]:
     """Return metrics, or why there are none: nothing decides by them, so they fail nobody's work."""
+    try:
+        check_json(metrics, "metrics")
+    except NotJson as error:
+        return {"left_out": error.detail.message}
     size = len(to_json(metrics))
     return metrics if size <= LIMIT_BYTES else {"left_out_bytes": size}
 

@@ -169,6 +169,18 @@ async def test_endless_findings_and_metrics_are_cut_and_cost_nobody_the_work(
     assert 50 < len(kept) < 66
 
 
+async def test_metrics_that_are_not_json_are_left_out_and_cost_nobody_the_work(
+    engine: Engine, worker: HandWorker
+) -> None:
+    job_id = await engine.create("echo_test")
+    message = await engine.message(job_id)
+    await worker.claim(message)
+    await worker.report(completed(message).model_copy(update={"metrics": {"ratio": float("nan")}}))
+    (row,) = await engine.query("SELECT metrics FROM dagapp.dag_task_results WHERE job_id = %s", job_id)
+    assert (await engine.job(job_id)).status == "COMPLETED"
+    assert "metrics.ratio" in row["metrics"]["left_out"]
+
+
 async def test_a_poison_result_is_set_aside_and_blocks_nobody(engine: Engine, worker: HandWorker) -> None:
     messages = [await engine.message(await engine.create("echo_test")) for _ in range(2)]
     await worker.claim(*messages)
