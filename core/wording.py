@@ -1,7 +1,8 @@
 """What is wrong with a value, in words of JSON: neither pydantic's sentences nor Python's names reach a caller."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
 from pydantic_core import ErrorDetails
@@ -80,6 +81,12 @@ def complaint(problem: ErrorDetails) -> str:
     if words is None:
         return problem["msg"].removeprefix("Value error, ")
     return words(problem.get("ctx", {}), problem.get("input"))
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return a question that names the closest known word, to be put behind a message; empty when none is close."""
+    close = get_close_matches(str(word)[:100], list(known), n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def readable(text: str) -> str:
