@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from core.dag.nodes import Definition
 from core.dag.patterns import MAX_STEPS, check_pattern, matches, size_of
 from core.ids import canonical_json, digest
+from core.wording import did_you_mean
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -28,6 +29,14 @@ AUTHORED: Final = "authored"
 """Context of validation: a file is read. What was stored stays readable whatever files may say by now."""
 
 
+_LIMITS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(("pattern", "min_length", "max_length"), frozenset({"string"})),
+    **dict.fromkeys(("minimum", "maximum", "multiple_of"), frozenset({"integer", "number"})),
+    **dict.fromkeys(("exclusive_minimum", "exclusive_maximum"), frozenset({"integer", "number"})),
+    **dict.fromkeys(("items", "min_items", "max_items", "unique_items"), frozenset({"array"})),
+    **dict.fromkeys(("properties", "additional_properties"), frozenset({"object"})),
+}
+"""Words that say something of values of these types only."""
 _BOUNDS: Final = (("minimum", "maximum"), ("min_length", "max_length"), ("min_items", "max_items"))
 
 
@@ -75,13 +84,28 @@ class InputSpec(Definition):
                     raise ValueError(f"{least} {low:g} is more than {most} {high:g}, so no value fits")
             if self.enum == ():
                 raise ValueError("enum has no values, so none fits")
+            self._check_types()
         return self
+
+    def _check_types(self) -> None:
+        """Refuse words that say nothing of any value of the type, and values of none. Raises `ValueError`."""
+        if not self.types or not _TYPES.keys() >= set(self.types):
+            return
+        is_type = f"and the type is {' or '.join(self.types)}"
+        for word in (word for word in _LIMITS if word in self.model_fields_set):
+            if _LIMITS[word].isdisjoint(self.types):
+                raise ValueError(f"{word} is a word for {' or '.join(sorted(_LIMITS[word]))}, {is_type}")
+        if isinstance(self.required, tuple) and "object" not in self.types:
+            raise ValueError(f"a list of required names is for object, {is_type}")
+        for word, values in (("enum", self.enum), ("const", None if self.const is None else (self.const,))):
+            if values and not any(_TYPES[name](value) for name in self.types for value in values):
+                raise ValueError(f"{word} is {canonical_json(list(values))[:80]}, {is_type}, so no value fits")
 
     @model_validator(mode="after")
     def _words_make_sense(self) -> Self:
         for name in self.types:
             if name not in _TYPES:
-                raise ValueError(f"type {name!r} is not one of {', '.join(_TYPES)}")
+                raise ValueError(f"type {name!r} is not one of {', '.join(_TYPES)}{did_you_mean(name, _TYPES)}")
         if self.is_required and self.default is not None:
             raise ValueError("a required input cannot have a default")
         return self
@@ -187,7 +211,8 @@ def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Ite
         if name in spec.properties:
             yield from _violations(spec.properties[name], item, f"{path}.{name}")
         elif not spec.additional_properties:
-            yield f"{path}.{name}", f"is not known; known are {', '.join(sorted(spec.properties)) or 'none'}"
+            known = f"{', '.join(sorted(spec.properties)) or 'none'}{did_you_mean(name, spec.properties)}"
+            yield f"{path}.{name}", f"is not known; known are {known}"
 
 
 def _same(left: Any, right: Any) -> bool:
