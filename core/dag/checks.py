@@ -45,7 +45,7 @@ def _check_names(workflow: Workflow, report: Report) -> None:
 def _check_inputs(workflow: Workflow, report: Report) -> None:
     for name, spec in workflow.inputs.items():
         if spec.default is not None:
-            for path, problem in violations(spec, spec.default, f"default of inputs.{name}"):
+            for path, problem, _ in violations(spec, spec.default, f"default of inputs.{name}"):
                 report.add(("inputs", name, "default"), f"{path} {problem}")
 
 

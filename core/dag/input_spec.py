@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -126,10 +126,23 @@ class InputSpec(Definition):
         return "null" in self.types
 
 
-def violations(spec: InputSpec, value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield (path, problem) for everything in `value` that `spec` refuses, outermost first."""
+class Violation(NamedTuple):
+    """Something that a spec refuses."""
+
+    path: str
+    problem: str
+    value: Any
+    """What stands there, None when that is missing."""
+
+
+def violations(spec: InputSpec, value: Any, path: str) -> Iterator[Violation]:
+    """Yield everything in `value` that `spec` refuses, outermost first."""
     if (steps := _steps(spec, value)) > MAX_STEPS:
-        yield path, f"has too much text: characters times the size of their pattern are {steps}, at most {MAX_STEPS}"
+        yield Violation(
+            path,
+            f"has too much text: characters times the size of their pattern are {steps}, at most {MAX_STEPS}",
+            value,
+        )
         return
     yield from _violations(spec, value, path)
 
@@ -146,14 +159,14 @@ def _steps(spec: InputSpec, value: Any) -> int:
     return 0
 
 
-def _violations(spec: InputSpec, value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _violations(spec: InputSpec, value: Any, path: str) -> Iterator[Violation]:
     if spec.types and not any(_TYPES[name](value) for name in spec.types):
-        yield path, f"must be {' or '.join(spec.types)}, got {_type_name(value)}"
+        yield Violation(path, f"must be {' or '.join(spec.types)}, got {_type_name(value)}", value)
         return
     if spec.enum is not None and not any(_same(value, allowed) for allowed in spec.enum):
-        yield path, f"must be one of {canonical_json(list(spec.enum))}"
+        yield Violation(path, f"must be one of {canonical_json(list(spec.enum))}", value)
     if spec.const is not None and not _same(value, spec.const):
-        yield path, f"must be {canonical_json(spec.const)}"
+        yield Violation(path, f"must be {canonical_json(spec.const)}", value)
     match value:
         case str():
             yield from _text_violations(spec, value, path)
@@ -167,52 +180,52 @@ def _violations(spec: InputSpec, value: Any, path: str) -> Iterator[tuple[str, s
             yield from _object_violations(spec, value, path)
 
 
-def _text_violations(spec: InputSpec, value: str, path: str) -> Iterator[tuple[str, str]]:
+def _text_violations(spec: InputSpec, value: str, path: str) -> Iterator[Violation]:
     if spec.min_length is not None and len(value) < spec.min_length:
-        yield path, f"must have at least {spec.min_length} characters, has {len(value)}"
+        yield Violation(path, f"must have at least {spec.min_length} characters, has {len(value)}", value)
     if spec.max_length is not None and len(value) > spec.max_length:
-        yield path, f"must have at most {spec.max_length} characters, has {len(value)}"
+        yield Violation(path, f"must have at most {spec.max_length} characters, has {len(value)}", value)
     elif spec.pattern is not None and not matches(spec.pattern, value):
-        yield path, f"must match {spec.pattern}"
+        yield Violation(path, f"must match {spec.pattern}", value)
 
 
-def _number_violations(spec: InputSpec, value: float, path: str) -> Iterator[tuple[str, str]]:
+def _number_violations(spec: InputSpec, value: float, path: str) -> Iterator[Violation]:
     if spec.minimum is not None and value < spec.minimum:
-        yield path, f"must be at least {spec.minimum:g}"
+        yield Violation(path, f"must be at least {spec.minimum:g}", value)
     if spec.maximum is not None and value > spec.maximum:
-        yield path, f"must be at most {spec.maximum:g}"
+        yield Violation(path, f"must be at most {spec.maximum:g}", value)
     if spec.exclusive_minimum is not None and value <= spec.exclusive_minimum:
-        yield path, f"must be more than {spec.exclusive_minimum:g}"
+        yield Violation(path, f"must be more than {spec.exclusive_minimum:g}", value)
     if spec.exclusive_maximum is not None and value >= spec.exclusive_maximum:
-        yield path, f"must be less than {spec.exclusive_maximum:g}"
+        yield Violation(path, f"must be less than {spec.exclusive_maximum:g}", value)
     if spec.multiple_of is not None and not _is_multiple(value, spec.multiple_of):
-        yield path, f"must be a multiple of {spec.multiple_of:g}"
+        yield Violation(path, f"must be a multiple of {spec.multiple_of:g}", value)
 
 
-def _array_violations(spec: InputSpec, value: list[Any], path: str) -> Iterator[tuple[str, str]]:
+def _array_violations(spec: InputSpec, value: list[Any], path: str) -> Iterator[Violation]:
     if spec.min_items is not None and len(value) < spec.min_items:
-        yield path, f"must have at least {spec.min_items} items, has {len(value)}"
+        yield Violation(path, f"must have at least {spec.min_items} items, has {len(value)}", value)
     if spec.max_items is not None and len(value) > spec.max_items:
-        yield path, f"must have at most {spec.max_items} items, has {len(value)}"
+        yield Violation(path, f"must have at most {spec.max_items} items, has {len(value)}", value)
         return
     if spec.unique_items and len({digest(item) for item in value}) < len(value):
-        yield path, "must not repeat an item"
+        yield Violation(path, "must not repeat an item", value)
     if spec.items is not None:
         for index, item in enumerate(value):
             yield from _violations(spec.items, item, f"{path}[{index}]")
 
 
-def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Iterator[Violation]:
     named = spec.required if isinstance(spec.required, tuple) else ()
     wanted = {*named, *(name for name, item in spec.properties.items() if item.is_required)}
     for name in sorted(wanted - value.keys()):
-        yield f"{path}.{name}", "is missing"
+        yield Violation(f"{path}.{name}", "is missing", None)
     for name, item in value.items():
         if name in spec.properties:
             yield from _violations(spec.properties[name], item, f"{path}.{name}")
         elif not spec.additional_properties:
             known = f"{', '.join(sorted(spec.properties)) or 'none'}{did_you_mean(name, spec.properties)}"
-            yield f"{path}.{name}", f"is not known; known are {known}"
+            yield Violation(f"{path}.{name}", f"is not known; known are {known}", item)
 
 
 def _same(left: Any, right: Any) -> bool:

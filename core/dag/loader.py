@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from core.dag.canonical import canonical
 from core.dag.checks import check
+from core.dag.complaints import full_complaint
 from core.dag.conditions import shown
 from core.dag.definition import PRIORITY_NAMES, Workflow
 from core.dag.input_spec import AUTHORED
@@ -20,7 +21,7 @@ from core.dag.problems import DefinitionError, Problem, Report
 from core.dag.words import words_at
 from core.dag.yaml_source import Path, YamlProblem, read_yaml
 from core.handlers_catalog import CATALOG, KNOWN_QUEUES, HandlerSpec
-from core.wording import complaint, did_you_mean
+from core.wording import did_you_mean
 
 _BESIDE = frozenset(
     {
@@ -150,9 +151,6 @@ def _message(path: Path, item: ErrorDetails) -> str:
             return f"{where} is not a word of the language{did_you_mean(path[-1], words_at(item['loc']))}"
         case "missing":
             return f"{where} is missing"
-        case "value_error":
-            problem = complaint(item)
-            return f"{where}: {problem}" if where else problem
         case _:
-            expected = _PRIORITY if path == ("priority",) else complaint(item)
-            return f"{where}: {expected}, got {shown(item['input'])}".removeprefix(": ")
+            wrong = f"{_PRIORITY}, got {shown(item['input'])}" if path == ("priority",) else full_complaint(item)
+            return f"{where}: {wrong}" if where else wrong

@@ -107,7 +107,7 @@ def _input_troubles(node: WorkflowNode, child: Workflow, path: Path) -> Iterator
         if value is None and spec.is_required and not spec.nullable:
             yield path, f"workflow {child.workflow_id} needs the input {name!r}"
         elif value is not None and isinstance(compile_value(value), Constant):
-            for where, problem in violations(spec, value, f"inputs.{name}"):
+            for where, problem, _ in violations(spec, value, f"inputs.{name}"):
                 yield (*path, name), f"{where} of workflow {child.workflow_id} {problem}"
 
 
