@@ -34,7 +34,9 @@ from core.wording import did_you_mean
 FileArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A workflow file.")]
 PathsArgument = Annotated[list[Path], typer.Argument(exists=True, help="Workflow files, or folders of them.")]
 SHOWN_OF_NODES = {"status", "skip_reason", "attempt", "waiting_for", "output", "error", "started_at", "completed_at"}
-MAX_WORDS = 120
+MAX_VALUE = 120
+UNCUT = frozenset({"message", "reason"})
+"""What people wrote, or are to read."""
 FIELD_COLUMNS = ("name", "type", "default", "meaning")
 
 app = typer.Typer(no_args_is_help=True, help="Checks, draws and rehearses workflow files.")
@@ -188,8 +190,12 @@ def _unfinished(result: Rehearsed) -> list[tuple[str, NodeState]]:
 
 
 def _words(data: Mapping[str, Any]) -> str:
-    text = " ".join(f"{name}={value}" for name, value in data.items() if value not in (None, ""))
-    return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]}…"
+    return " ".join(f"{name}={_word(name, value)}" for name, value in data.items() if value not in (None, ""))
+
+
+def _word(name: str, value: Any) -> str:
+    text = json_text(value) if isinstance(value, list | dict) else str(value)
+    return text if name in UNCUT or len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
 
 
 @app.command()

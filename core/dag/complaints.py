@@ -1,6 +1,6 @@
 """Complaints of models with the value that was found, short and without what a URL may keep secret."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pydantic_core import ErrorDetails
@@ -20,6 +20,19 @@ def full_complaint(problem: ErrorDetails) -> str:
     if problem["type"] in OF_NAMES or (problem["type"] == "value_error" and isinstance(found, Mapping)):
         return complaint(problem)
     return f"{complaint(problem)}, got {shown(_without_query(found))}"
+
+
+def first_causes(problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out lists that Pydantic calls too short because it dropped what is wrong in them."""
+    places = [problem["loc"] for problem in problems]
+
+    def follows(problem: ErrorDetails) -> bool:
+        place = problem["loc"]
+        return problem["type"] == "too_short" and any(
+            len(other) > len(place) and other[: len(place)] == place for other in places
+        )
+
+    return [problem for problem in problems if not follows(problem)]
 
 
 def short_value(value: Any) -> Any:

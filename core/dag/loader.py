@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from core.dag.canonical import canonical
 from core.dag.checks import check
-from core.dag.complaints import full_complaint
+from core.dag.complaints import first_causes, full_complaint
 from core.dag.conditions import shown
 from core.dag.definition import PRIORITY_NAMES, Workflow
 from core.dag.input_spec import AUTHORED
@@ -97,7 +97,7 @@ def _model(value: dict[str, Any], report: Report) -> Workflow:
     try:
         return Workflow.model_validate_json(text, context=AUTHORED)
     except ValidationError as error:
-        problems = error.errors(include_url=False)
+        problems = first_causes(error.errors(include_url=False))
     for item in problems:
         path = _source_path(item["loc"])
         report.add(path, _message(path, item))
