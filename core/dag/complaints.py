@@ -7,7 +7,7 @@ from pydantic_core import ErrorDetails
 
 from core.dag.condition_syntax import shorten
 from core.dag.conditions import shown
-from core.wording import complaint
+from core.wording import complaint, readable
 
 OF_NAMES: Final = frozenset({"missing", "extra_forbidden"})
 """Kinds of problems that are about a name, whatever its value is."""
@@ -19,7 +19,7 @@ def full_complaint(problem: ErrorDetails) -> str:
     found = problem["input"]
     if problem["type"] in OF_NAMES or (problem["type"] == "value_error" and isinstance(found, Mapping)):
         return complaint(problem)
-    return f"{complaint(problem)}, got {shown(_without_query(found))}"
+    return readable(f"{complaint(problem)}, got {shown(_without_query(found))}")
 
 
 def first_causes(problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
@@ -40,8 +40,8 @@ def short_value(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        return _without_query(value)[:MAX_TEXT]
-    return shorten(shown(value), MAX_TEXT)
+        return readable(_without_query(value)[:MAX_TEXT])
+    return readable(shorten(shown(value), MAX_TEXT))
 
 
 def _without_query(value: Any) -> Any:

@@ -507,3 +507,10 @@ def test_an_order_that_cannot_be_read_is_told_with_the_value_and_the_known_words
     with pytest.raises(CallerError) as caught:
         check_order(kind, args)
     assert message in caught.value.detail.message
+
+
+def test_an_order_with_half_a_character_is_told_in_whole_ones() -> None:
+    for args in ({"node_id": ["\ud800"]}, {"node_id": "a", "decision": "\ud800\0"}):
+        with pytest.raises(CallerError) as caught:
+            check_order("gate", args)
+        caught.value.detail.model_dump_json().encode()
