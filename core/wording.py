@@ -1,7 +1,8 @@
 """What is wrong with a value, in words of JSON: neither pydantic's sentences nor Python's names reach a caller."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
 from pydantic_core import ErrorDetails
@@ -30,9 +31,13 @@ _WORDS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], str]]] = {
     "finite_number": lambda _facts, _value: "expected a number that a 64-bit float can hold",
     "float_type": lambda _facts, _value: "expected a number",
     "list_type": lambda _facts, _value: "expected an array",
+    "tuple_type": lambda _facts, _value: "expected an array",
     "dict_type": lambda _facts, _value: "expected an object",
     "model_type": lambda _facts, _value: "expected an object",
+    "int_from_float": lambda _facts, _value: "expected a whole number",
     "literal_error": lambda facts, _value: f"expected {facts['expected']}",
+    "enum": lambda facts, _value: f"expected {facts['expected']}",
+    "greater_than": lambda facts, _value: f"expected more than {facts['gt']:g}",
     "greater_than_equal": lambda facts, _value: f"expected at least {facts['ge']}",
     "less_than_equal": lambda facts, _value: f"expected at most {facts['le']}",
     "string_too_short": lambda facts, value: f"expected at least {_many(facts['min_length'], value)}",
@@ -81,6 +86,12 @@ def complaint(problem: ErrorDetails) -> str:
     if words is None:
         return problem["msg"].removeprefix("Value error, ")
     return words(problem.get("ctx", {}), problem.get("input"))
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Return a question that names the closest known word, to be put behind a message; empty when none is close."""
+    close = get_close_matches(str(word)[:100], list(known), n=1, cutoff=0.65)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def readable(text: str) -> str:

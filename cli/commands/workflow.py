@@ -29,11 +29,14 @@ from core.handlers_catalog import CATALOG, HandlerSpec
 from core.model_guide import Guide, guides_of
 from core.models.engine import NodeState
 from core.statuses import NODE_FINAL, JobStatus
+from core.wording import did_you_mean
 
 FileArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A workflow file.")]
 PathsArgument = Annotated[list[Path], typer.Argument(exists=True, help="Workflow files, or folders of them.")]
 SHOWN_OF_NODES = {"status", "skip_reason", "attempt", "waiting_for", "output", "error", "started_at", "completed_at"}
-MAX_WORDS = 120
+MAX_VALUE = 120
+UNCUT = frozenset({"message", "reason"})
+"""What people wrote, or are to read."""
 FIELD_COLUMNS = ("name", "type", "default", "meaning")
 
 app = typer.Typer(no_args_is_help=True, help="Checks, draws and rehearses workflow files.")
@@ -187,8 +190,12 @@ def _unfinished(result: Rehearsed) -> list[tuple[str, NodeState]]:
 
 
 def _words(data: Mapping[str, Any]) -> str:
-    text = " ".join(f"{name}={value}" for name, value in data.items() if value not in (None, ""))
-    return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]}…"
+    return " ".join(f"{name}={_word(name, value)}" for name, value in data.items() if value not in (None, ""))
+
+
+def _word(name: str, value: Any) -> str:
+    text = json_text(value) if isinstance(value, list | dict) else str(value)
+    return text if name in UNCUT or len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
 
 
 @app.command()
@@ -202,7 +209,7 @@ def handlers(
         show(rows, row_table("Handlers", tuple(rows[0]), rows), as_json=as_json)
         return
     if name not in CATALOG:
-        raise NotGood(f"there is no handler {name!r}; there are {', '.join(CATALOG)}")
+        raise NotGood(f"there is no handler {name!r}; there are {', '.join(CATALOG)}{did_you_mean(name, CATALOG)}")
     spec = CATALOG[name]
     schemas = {"params": spec.params.model_json_schema(), "output": spec.output.model_json_schema(mode="serialization")}
     params, *inside = guides_of(spec.params)

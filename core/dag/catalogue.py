@@ -11,6 +11,7 @@ from core.dag.problems import Problem, Report
 from core.dag.yaml_source import read_yaml
 from core.errors import NotFound, WorkflowError
 from core.handlers_catalog import CATALOG, KNOWN_QUEUES, HandlerSpec
+from core.wording import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,4 +142,5 @@ def _dangling(workflows: Mapping[Key, Workflow]) -> Iterator[tuple[Key, Trouble]
     ids = {workflow_id for workflow_id, _ in workflows}
     for key, workflow in workflows.items():
         if workflow.reversed_by and workflow.reversed_by not in ids:
-            yield key, (("reversed_by",), f"reversed_by names {workflow.reversed_by!r}, which is not a workflow")
+            guess = did_you_mean(workflow.reversed_by, ids)
+            yield key, (("reversed_by",), f"reversed_by names {workflow.reversed_by!r}, which is not a workflow{guess}")

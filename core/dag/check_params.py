@@ -5,14 +5,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from core.dag.conditions import shown
+from core.dag.complaints import OF_NAMES, full_complaint
 from core.dag.templates import Constant, TemplateFailed, compile_value
 from core.dag.yaml_source import Path
 from core.handlers_catalog import HandlerSpec
 from core.ids import canonical_json
-from core.wording import complaint
-
-_OF_NAMES = frozenset({"missing", "extra_forbidden"})
 
 
 def wrong_params(spec: HandlerSpec, params: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
@@ -21,12 +18,11 @@ def wrong_params(spec: HandlerSpec, params: Mapping[str, Any]) -> Iterator[tuple
         spec.params.model_validate_json(canonical_json(params))
     except ValidationError as error:
         for item in error.errors(include_url=False):
-            path, of_names = item["loc"], item["type"] in _OF_NAMES
+            path, of_names = item["loc"], item["type"] in OF_NAMES
             if len(path) == 1 and of_names:
                 continue
             if _is_certain(params, path, of_names=of_names):
-                found = "" if of_names else f", got {shown(item['input'])}"
-                yield path, f"params.{'.'.join(map(str, path))} of {spec.name}: {complaint(item)}{found}"
+                yield path, f"params.{'.'.join(map(str, path))} of {spec.name}: {full_complaint(item)}"
 
 
 def _is_certain(params: Mapping[str, Any], path: Path, *, of_names: bool) -> bool:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from core.dag.definition import Workflow
 from core.dag.graph import Graph, cycles_of, edges_of
-from core.dag.nodes import ConditionalNode, EndNode, FanInNode, FanOutNode, Node, StartNode
+from core.dag.nodes import ConditionalNode, EndNode, FanInNode, FanOutNode, Node, StartNode, WorkflowNode
 from core.dag.problems import Report
 from core.dag.yaml_source import Path
+from core.wording import did_you_mean
 
 
 def check_shape(workflow: Workflow, report: Report) -> Graph | None:
@@ -18,6 +19,7 @@ def check_shape(workflow: Workflow, report: Report) -> Graph | None:
     incoming = edges_of(workflow.nodes)
     _check_ends(workflow, incoming, report)
     _check_fan_ins(workflow, incoming, report)
+    _check_children(workflow, report)
     start = _check_start(workflow, incoming, report)
     if not sound:
         return None
@@ -33,12 +35,16 @@ def _check_references(workflow: Workflow, report: Report) -> bool:
     for node_id, node in workflow.nodes.items():
         for path, other in _named(node):
             if other not in workflow.nodes:
-                report.add(("nodes", node_id, *path), f"{path[0]} names {other!r}, which is not a node")
+                report.add(("nodes", node_id, *path), _not_a_node(path, other, workflow))
                 found = False
         if isinstance(node, ConditionalNode):
             for both in sorted(set(node.next) & set(node.choices())):
                 report.add(("nodes", node_id, "next"), f"next names {both!r}, which is among the choices already")
     return found
+
+
+def _not_a_node(path: Path, other: str, workflow: Workflow) -> str:
+    return f"{path[0]} names {other!r}, which is not a node{did_you_mean(other, workflow.nodes)}"
 
 
 def _named(node: Node) -> Iterator[tuple[Path, str]]:
@@ -83,3 +89,13 @@ def _check_fan_ins(workflow: Workflow, incoming: Mapping[str, tuple[str, ...]], 
                 report.add(
                     ("nodes", node_id), f"a fan_in needs exactly one fan_out among its direct sources, has {found}"
                 )
+
+
+def _check_children(workflow: Workflow, report: Report) -> None:
+    """Note nodes that run the workflow itself; longer rings are seen only beside the other files."""
+    for node_id, node in workflow.nodes.items():
+        if not isinstance(node, WorkflowNode) or node.workflow_id != workflow.workflow_id:
+            continue
+        if node.version in {None, workflow.version}:
+            message = f"workflow {workflow.workflow_id} cannot contain itself; name another one, or another version"
+            report.add(("nodes", node_id, "workflow_id"), message)

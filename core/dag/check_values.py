@@ -11,6 +11,7 @@ from core.dag.places import Place, places
 from core.dag.problems import Report
 from core.dag.templates import Lookup, TemplateFailed
 from core.handlers_catalog import HandlerSpec
+from core.wording import did_you_mean
 
 JOB_FIELDS = frozenset(
     {"job_id", "workflow_id", "workflow_version", "run_no", "priority", "correlation_id", "created_at"}
@@ -53,15 +54,18 @@ def _problems(
 ) -> Iterator[str]:
     root, *keys = lookup.chain
     if root not in place.roots:
-        yield f"{root!r} is not known here; what is known are {', '.join(sorted(place.roots))}"
+        known = f"{', '.join(sorted(place.roots))}{did_you_mean(root, place.roots)}"
+        yield f"{root!r} is not known here; what is known are {known}"
         return
     match root:
         case "inputs":
             if keys and keys[0] not in workflow.inputs:
-                yield f"{lookup} names no input; known are {', '.join(workflow.inputs) or 'none'}"
+                known = f"{', '.join(workflow.inputs) or 'none'}{did_you_mean(keys[0], workflow.inputs)}"
+                yield f"{lookup} names no input; known are {known}"
         case "job":
             if not keys or keys[0] not in JOB_FIELDS:
-                yield f"{lookup} is not known; job has {', '.join(sorted(JOB_FIELDS))}"
+                known = f"{', '.join(sorted(JOB_FIELDS))}{did_you_mean(keys[0], JOB_FIELDS) if keys else ''}"
+                yield f"{lookup} is not known; job has {known}"
         case "nodes":
             yield from _node_problems(lookup, keys, visible, workflow, catalog)
 
@@ -74,13 +78,14 @@ def _node_problems(
     catalog: Mapping[str, HandlerSpec],
 ) -> Iterator[str]:
     if len(keys) < 2 or keys[1] not in _RESULT_FIELDS:
-        yield f"{lookup} must say nodes.<id>.output or nodes.<id>.status"
+        guess = did_you_mean(keys[1], _RESULT_FIELDS) if len(keys) > 1 else ""
+        yield f"{lookup} must say nodes.<id>.output or nodes.<id>.status{guess}"
     elif keys[0] not in workflow.nodes:
-        yield f"{keys[0]!r} is not a node"
+        yield f"{keys[0]!r} is not a node{did_you_mean(keys[0], workflow.nodes)}"
     elif keys[0] not in visible:
         yield f"node {keys[0]} is not upstream, so its output cannot be known here"
     elif keys[1] == "output" and len(keys) > 2 and not lookup.guarded:
         names = output_names(workflow.nodes[str(keys[0])], catalog)
         if names is not None and keys[2] not in names:
-            has = ", ".join(sorted(names)) or "nothing in it"
+            has = f"{', '.join(sorted(names)) or 'nothing in it'}{did_you_mean(keys[2], names)}"
             yield f"{lookup} is never there; the output of {keys[0]} has {has}"

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from core.dag.nodes import Definition
 from core.dag.patterns import MAX_STEPS, check_pattern, matches, size_of
 from core.ids import canonical_json, digest
+from core.wording import did_you_mean
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -46,6 +47,14 @@ AUTHORED: Final = "authored"
 """Context of validation: a file is read. What was stored stays readable whatever files may say by now."""
 
 
+_LIMITS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(("pattern", "min_length", "max_length"), frozenset({"string"})),
+    **dict.fromkeys(("minimum", "maximum", "multiple_of"), frozenset({"integer", "number"})),
+    **dict.fromkeys(("exclusive_minimum", "exclusive_maximum"), frozenset({"integer", "number"})),
+    **dict.fromkeys(("items", "min_items", "max_items", "unique_items"), frozenset({"array"})),
+    **dict.fromkeys(("properties", "additional_properties"), frozenset({"object"})),
+}
+"""Words that say something of values of these types only."""
 _BOUNDS: Final = (("minimum", "maximum"), ("min_length", "max_length"), ("min_items", "max_items"))
 
 
@@ -93,13 +102,28 @@ class InputSpec(Definition):
                     raise ValueError(f"{least} {_written(low)} is more than {most} {_written(high)}, so no value fits")
             if self.enum == ():
                 raise ValueError("enum has no values, so none fits")
+            self._check_types()
         return self
+
+    def _check_types(self) -> None:
+        """Refuse words that say nothing of any value of the type, and values of none. Raises `ValueError`."""
+        if not self.types or not _TYPES.keys() >= set(self.types):
+            return
+        is_type = f"and the type is {' or '.join(self.types)}"
+        for word in (word for word in _LIMITS if word in self.model_fields_set):
+            if _LIMITS[word].isdisjoint(self.types):
+                raise ValueError(f"{word} is a word for {' or '.join(sorted(_LIMITS[word]))}, {is_type}")
+        if isinstance(self.required, tuple) and "object" not in self.types:
+            raise ValueError(f"a list of required names is for object, {is_type}")
+        for word, values in (("enum", self.enum), ("const", None if self.const is None else (self.const,))):
+            if values and not any(_TYPES[name](value) for name in self.types for value in values):
+                raise ValueError(f"{word} is {canonical_json(list(values))[:80]}, {is_type}, so no value fits")
 
     @model_validator(mode="after")
     def _words_make_sense(self) -> Self:
         for name in self.types:
             if name not in _TYPES:
-                raise ValueError(f"type {name!r} is not one of {', '.join(_TYPES)}")
+                raise ValueError(f"type {name!r} is not one of {', '.join(_TYPES)}{did_you_mean(name, _TYPES)}")
         if self.is_required and self.default is not None:
             raise ValueError("a required input cannot have a default")
         return self
@@ -120,10 +144,23 @@ class InputSpec(Definition):
         return "null" in self.types
 
 
-def violations(spec: InputSpec, value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield (path, problem) for everything in `value` that `spec` refuses, outermost first."""
+class Violation(NamedTuple):
+    """Something that a spec refuses."""
+
+    path: str
+    problem: str
+    value: Any
+    """What stands there, None when that is missing."""
+
+
+def violations(spec: InputSpec, value: Any, path: str) -> Iterator[Violation]:
+    """Yield everything in `value` that `spec` refuses, outermost first."""
     if (steps := _steps(spec, value)) > MAX_STEPS:
-        yield path, f"has too much text: characters times the size of their pattern are {steps}, at most {MAX_STEPS}"
+        yield Violation(
+            path,
+            f"has too much text: characters times the size of their pattern are {steps}, at most {MAX_STEPS}",
+            value,
+        )
         return
     yield from _violations(spec, value, path)
 
@@ -140,14 +177,14 @@ def _steps(spec: InputSpec, value: Any) -> int:
     return 0
 
 
-def _violations(spec: InputSpec, value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _violations(spec: InputSpec, value: Any, path: str) -> Iterator[Violation]:
     if spec.types and not any(_TYPES[name](value) for name in spec.types):
-        yield path, f"must be {' or '.join(spec.types)}, got {_type_name(value)}"
+        yield Violation(path, f"must be {' or '.join(spec.types)}, got {_type_name(value)}", value)
         return
     if spec.enum is not None and not any(_same(value, allowed) for allowed in spec.enum):
-        yield path, f"must be one of {canonical_json(list(spec.enum))}"
+        yield Violation(path, f"must be one of {canonical_json(list(spec.enum))}", value)
     if spec.const is not None and not _same(value, spec.const):
-        yield path, f"must be {canonical_json(spec.const)}"
+        yield Violation(path, f"must be {canonical_json(spec.const)}", value)
     match value:
         case str():
             yield from _text_violations(spec, value, path)
@@ -161,51 +198,52 @@ def _violations(spec: InputSpec, value: Any, path: str) -> Iterator[tuple[str, s
             yield from _object_violations(spec, value, path)
 
 
-def _text_violations(spec: InputSpec, value: str, path: str) -> Iterator[tuple[str, str]]:
+def _text_violations(spec: InputSpec, value: str, path: str) -> Iterator[Violation]:
     if spec.min_length is not None and len(value) < spec.min_length:
-        yield path, f"must have at least {spec.min_length} characters, has {len(value)}"
+        yield Violation(path, f"must have at least {spec.min_length} characters, has {len(value)}", value)
     if spec.max_length is not None and len(value) > spec.max_length:
-        yield path, f"must have at most {spec.max_length} characters, has {len(value)}"
+        yield Violation(path, f"must have at most {spec.max_length} characters, has {len(value)}", value)
     elif spec.pattern is not None and not matches(spec.pattern, value):
-        yield path, f"must match {spec.pattern}"
+        yield Violation(path, f"must match {spec.pattern}", value)
 
 
-def _number_violations(spec: InputSpec, value: float, path: str) -> Iterator[tuple[str, str]]:
+def _number_violations(spec: InputSpec, value: float, path: str) -> Iterator[Violation]:
     if spec.minimum is not None and value < spec.minimum:
-        yield path, f"must be at least {_written(spec.minimum)}"
+        yield Violation(path, f"must be at least {_written(spec.minimum)}", value)
     if spec.maximum is not None and value > spec.maximum:
-        yield path, f"must be at most {_written(spec.maximum)}"
+        yield Violation(path, f"must be at most {_written(spec.maximum)}", value)
     if spec.exclusive_minimum is not None and value <= spec.exclusive_minimum:
-        yield path, f"must be more than {_written(spec.exclusive_minimum)}"
+        yield Violation(path, f"must be more than {_written(spec.exclusive_minimum)}", value)
     if spec.exclusive_maximum is not None and value >= spec.exclusive_maximum:
-        yield path, f"must be less than {_written(spec.exclusive_maximum)}"
+        yield Violation(path, f"must be less than {_written(spec.exclusive_maximum)}", value)
     if spec.multiple_of is not None and not _is_multiple(value, spec.multiple_of):
-        yield path, f"must be a multiple of {_written(spec.multiple_of)}"
+        yield Violation(path, f"must be a multiple of {_written(spec.multiple_of)}", value)
 
 
-def _array_violations(spec: InputSpec, value: list[Any], path: str) -> Iterator[tuple[str, str]]:
+def _array_violations(spec: InputSpec, value: list[Any], path: str) -> Iterator[Violation]:
     if spec.min_items is not None and len(value) < spec.min_items:
-        yield path, f"must have at least {spec.min_items} items, has {len(value)}"
+        yield Violation(path, f"must have at least {spec.min_items} items, has {len(value)}", value)
     if spec.max_items is not None and len(value) > spec.max_items:
-        yield path, f"must have at most {spec.max_items} items, has {len(value)}"
+        yield Violation(path, f"must have at most {spec.max_items} items, has {len(value)}", value)
         return
     if spec.unique_items and len({digest(item) for item in value}) < len(value):
-        yield path, "must not repeat an item"
+        yield Violation(path, "must not repeat an item", value)
     if spec.items is not None:
         for index, item in enumerate(value):
             yield from _violations(spec.items, item, f"{path}[{index}]")
 
 
-def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Iterator[Violation]:
     named = spec.required if isinstance(spec.required, tuple) else ()
     wanted = {*named, *(name for name, item in spec.properties.items() if item.is_required)}
     for name in sorted(wanted - value.keys()):
-        yield f"{path}.{name}", "is missing"
+        yield Violation(f"{path}.{name}", "is missing", None)
     for name, item in value.items():
         if name in spec.properties:
             yield from _violations(spec.properties[name], item, f"{path}.{name}")
         elif not spec.additional_properties:
-            yield f"{path}.{name}", f"is not known; known are {', '.join(sorted(spec.properties)) or 'none'}"
+            known = f"{', '.join(sorted(spec.properties)) or 'none'}{did_you_mean(name, spec.properties)}"
+            yield Violation(f"{path}.{name}", f"is not known; known are {known}", item)
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -6,10 +6,12 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from core.dag.complaints import short_value
 from core.dag.definition import PRIORITY_NAMES, Workflow
 from core.dag.input_spec import InputSpec, violations
 from core.dag.json_values import NotJson, check_json
 from core.errors import ParameterInvalid, ParameterMissing
+from core.wording import did_you_mean
 
 
 def resolve_inputs(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,7 +27,7 @@ def fit(specs: Mapping[str, InputSpec], given: Mapping[str, Any], workflow_id: s
     """Return what `resolve_inputs` does, for the inputs of a workflow by themselves."""
     for name in given:
         if name not in specs:
-            known = ", ".join(specs) or "none"
+            known = f"{', '.join(specs) or 'none'}{did_you_mean(name, specs)}"
             raise ParameterInvalid(
                 f"inputs.{name} is not an input of {workflow_id}; it has {known}", field=f"inputs.{name}"
             )
@@ -43,14 +45,9 @@ def _fit_one(spec: InputSpec, name: str, given: Mapping[str, Any]) -> Any:
         check_json(value, field)
     except NotJson as error:
         raise ParameterInvalid(error.detail.message, field=field) from error
-    for path, problem in violations(spec, value, field):
-        raise ParameterInvalid(f"{path} {problem}", field=path, value=_shown(value))
+    for path, problem, found in violations(spec, value, field):
+        raise ParameterInvalid(f"{path} {problem}", field=path, value=short_value(found))
     return value
-
-
-def _shown(value: Any) -> Any:
-    """Return the offending value when it is short enough to be repeated."""
-    return value if value is None or isinstance(value, bool | int | float) else str(value)[:200]
 
 
 def _number_or_name(value: Any) -> Any:

@@ -1,13 +1,21 @@
 """Advice on workflows that load: what would fail, or surprise, in some of their runs only."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from core.dag.branch_cover import uncovered
 from core.dag.certainty import certain_at, certain_at_end, may_lack_output
+from core.dag.condition_syntax import shorten
+from core.dag.condition_types import doubts
+from core.dag.conditions import parse_condition, shown
 from core.dag.definition import Workflow
 from core.dag.graph import rule_of
 from core.dag.loader import load_workflow
 from core.dag.nodes import ConditionalNode, JoinRule
-from core.dag.places import Place, places
+from core.dag.places import Kind, Place, places
 from core.dag.problems import DefinitionError, Problem, Report
-from core.dag.yaml_source import read_yaml
+from core.dag.templates import Expression, compile_value
+from core.dag.yaml_source import Path, read_yaml
 
 
 def examine(text: str, filename: str) -> tuple[Workflow | None, tuple[Problem, ...]]:
@@ -34,6 +42,40 @@ def lint(workflow: Workflow, report: Report) -> None:
         if isinstance(node, ConditionalNode) and (node.when is not None or node.best_effort):
             word = "when" if node.when is not None else "best_effort"
             report.add(("nodes", node_id, word), f"a conditional with {word} may choose nothing; then all its ways run")
+    _check_conditions(workflow, report)
+
+
+def _check_conditions(workflow: Workflow, report: Report) -> None:
+    """Note conditions that no values fit, and conditionals that have no branch for some."""
+    for place in places(workflow):
+        if place.kind in {Kind.CONDITION, Kind.COMPARISON}:
+            by_field = place.kind is Kind.COMPARISON
+            condition = parse_condition(place.value, field=by_field)
+            for doubt in doubts(condition.root, workflow.inputs, _field_of(workflow, place) if by_field else None):
+                report.add(place.path, f"{dotted(place.path)} is {shorten(' '.join(place.value.split()))}: {doubt}")
+    for node_id, node in workflow.nodes.items():
+        values = uncovered(node, workflow.inputs) if isinstance(node, ConditionalNode) and node.branches else None
+        if values is not None:
+            report.add(("nodes", node_id, "branches"), _no_branch(node_id, values))
+
+
+def _field_of(workflow: Workflow, place: Place) -> Expression | None:
+    node = workflow.nodes[place.node_id or ""]
+    program = compile_value(node.condition_field) if isinstance(node, ConditionalNode) else None
+    return program if isinstance(program, Expression) else None
+
+
+def _no_branch(node_id: str, values: Mapping[str, Any]) -> str:
+    where = " and ".join(f"{name} = {shown(value)}" for name, value in values.items())
+    return (
+        f"nodes.{node_id}.branches has no default, and when no branch holds{f', as for {where},' if where else ''} "
+        "the node fails with NO_BRANCH; add a branch with default: true"
+    )
+
+
+def dotted(path: Path) -> str:
+    """Return a path as errors of jobs name it: `nodes.route.branches[1].condition`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
 def _reads(place: Place) -> tuple[frozenset[str], frozenset[str]]:

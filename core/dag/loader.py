@@ -4,19 +4,24 @@ import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from core.dag.canonical import canonical
 from core.dag.checks import check
-from core.dag.definition import Workflow
+from core.dag.complaints import first_causes, full_complaint
+from core.dag.conditions import shown
+from core.dag.definition import PRIORITY_NAMES, Workflow
 from core.dag.input_spec import AUTHORED
 from core.dag.json_values import NotJson, check_json
 from core.dag.nodes import NODE_TYPES
 from core.dag.problems import DefinitionError, Problem, Report
+from core.dag.words import words_at
 from core.dag.yaml_source import Path, YamlProblem, read_yaml
 from core.handlers_catalog import CATALOG, KNOWN_QUEUES, HandlerSpec
+from core.wording import did_you_mean
 
 _BESIDE = frozenset(
     {
@@ -26,6 +31,9 @@ _BESIDE = frozenset(
     }
 )
 """Words that no check of names, edges, templates and handlers looks at."""
+_MEMBERS: Final = frozenset({("type", "str"), ("required", "bool")})
+_NAMED_PRIORITIES: Final = ", ".join(f"{name} ({number})" for name, number in PRIORITY_NAMES.items())
+_PRIORITY: Final = f"expected 0 to 10 or one of {_NAMED_PRIORITIES}"
 
 
 def load_workflow(
@@ -89,7 +97,7 @@ def _model(value: dict[str, Any], report: Report) -> Workflow:
     try:
         return Workflow.model_validate_json(text, context=AUTHORED)
     except ValidationError as error:
-        problems = error.errors(include_url=False)
+        problems = first_causes(error.errors(include_url=False))
     for item in problems:
         path = _source_path(item["loc"])
         report.add(path, _message(path, item))
@@ -101,7 +109,7 @@ def _model(value: dict[str, Any], report: Report) -> Workflow:
     return _model(value, report)
 
 
-def _aside(item: Mapping[str, Any]) -> Path | None:
+def _aside(item: ErrorDetails) -> Path | None:
     """Return what can be left out for the sake of a problem without changing what the checks find; None if nothing."""
     path = _source_path(item["loc"])
     if item["type"] == "extra_forbidden":
@@ -131,17 +139,18 @@ def _source_path(location: tuple[int | str, ...]) -> Path:
     """Drop what Pydantic adds for the member of a union."""
     if len(location) > 2 and location[0] == "nodes" and location[2] in NODE_TYPES:
         location = (*location[:2], *location[3:])
+    if len(location) > 2 and location[0] == "inputs" and location[-2:] in _MEMBERS:
+        location = location[:-1]
     return tuple(part for part in location if not (isinstance(part, str) and part.startswith(("tuple[", "function-"))))
 
 
-def _message(path: Path, item: Mapping[str, Any]) -> str:
-    inner = path[2:] if path[:1] == ("nodes",) else path
-    where = ".".join(map(str, inner))
+def _message(path: Path, item: ErrorDetails) -> str:
+    where = ".".join(map(str, path[2:] if path[:1] == ("nodes",) and len(path) > 1 else path))
     match item["type"]:
         case "extra_forbidden":
-            return f"{where} is not a word of the language"
+            return f"{where} is not a word of the language{did_you_mean(path[-1], words_at(item['loc']))}"
         case "missing":
             return f"{where} is missing"
         case _:
-            problem = str(item["msg"]).removeprefix("Value error, ")
-            return f"{where}: {problem}" if where else problem
+            wrong = f"{_PRIORITY}, got {shown(item['input'])}" if path == ("priority",) else full_complaint(item)
+            return f"{where}: {wrong}" if where else wrong

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.dag import gates, reopening
+from core.dag.complaints import full_complaint, short_value
 from core.dag.gates import GateDecision
 from core.dag.inputs import Priority, resolve_priority
 from core.dag.nodes import FanOutNode, WorkflowNode
@@ -19,7 +20,7 @@ from core.dag.state import ChildOrder, CommandDone
 from core.errors import CallerError, Conflict, NotFound, ParameterInvalid
 from core.models.engine import Command, NodeState
 from core.statuses import JOB_FINAL, NODE_FINAL, JobStatus
-from core.wording import complaint
+from core.wording import did_you_mean
 
 APPLIED = "applied"
 UNKNOWN = "COMMAND_UNKNOWN"
@@ -94,11 +95,15 @@ def _parse(model: type[Arguments], args: Mapping[str, Any]) -> Arguments:
     try:
         return model.model_validate(args)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        problems = error.errors(include_url=False)
+        first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
         field = ".".join(map(str, first["loc"])) or None
-        shown = first["input"]
-        value = shown[:200] if isinstance(shown, str) else shown if isinstance(shown, bool | int | float) else None
-        raise ParameterInvalid(f"{field or 'the arguments'}: {complaint(first)}", field=field, value=value) from error
+        message = f"{field or 'the arguments'}: {full_complaint(first)}"
+        if first["type"] == "extra_forbidden":
+            words = model.model_fields
+            message += f"; known are {', '.join(words) or 'none'}{did_you_mean(first['loc'][-1], words)}"
+        value = None if first["type"] == "missing" else short_value(first["input"])
+        raise ParameterInvalid(message, field=field, value=value) from error
 
 
 def check_order(kind: str, args: Mapping[str, Any]) -> None:
@@ -111,7 +116,7 @@ def check_order(kind: str, args: Mapping[str, Any]) -> None:
 
 def _known(kind: str) -> tuple[type[Arguments], Callable[[Run, Command, Any], None]]:
     if kind not in _ORDERS:
-        known = ", ".join(sorted(_ORDERS))
+        known = f"{', '.join(sorted(_ORDERS))}{did_you_mean(kind, _ORDERS)}"
         raise ParameterInvalid(f"there is no command {kind!r}; known are {known}", code=UNKNOWN, field="kind")
     return _ORDERS[kind]
 

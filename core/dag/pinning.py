@@ -13,6 +13,7 @@ from core.dag.input_spec import violations
 from core.dag.nodes import WorkflowNode
 from core.dag.templates import Constant, compile_value
 from core.dag.yaml_source import Path
+from core.wording import did_you_mean
 
 MAX_DEPTH = 8
 """How deep child jobs may lie below the job that somebody submitted."""
@@ -90,7 +91,8 @@ def _troubles(uses: Iterable[_Use], workflows: Workflows) -> Iterator[Trouble]:
         path: Path = ("nodes", use.node_id)
         if use.child is None:
             version = "" if use.node.version is None else f" version {use.node.version}"
-            yield (*path, "workflow_id"), f"there is no usable workflow {use.node.workflow_id!r}{version}"
+            guess = did_you_mean(use.node.workflow_id, {name for name, _ in workflows} - {use.node.workflow_id})
+            yield (*path, "workflow_id"), f"there is no usable workflow {use.node.workflow_id!r}{version}{guess}"
         else:
             yield from _input_troubles(use.node, workflows[use.child], (*path, "inputs"))
 
@@ -98,14 +100,14 @@ def _troubles(uses: Iterable[_Use], workflows: Workflows) -> Iterator[Trouble]:
 def _input_troubles(node: WorkflowNode, child: Workflow, path: Path) -> Iterator[Trouble]:
     """Yield what the child's inputs refuse already now; what comes from templates is checked when it has a value."""
     for name in sorted(node.inputs.keys() - child.inputs.keys()):
-        known = ", ".join(child.inputs) or "none"
+        known = f"{', '.join(child.inputs) or 'none'}{did_you_mean(name, child.inputs)}"
         yield (*path, name), f"workflow {child.workflow_id} has no input {name!r}; it has {known}"
     for name, spec in child.inputs.items():
         value = node.inputs.get(name)
         if value is None and spec.is_required and not spec.nullable:
             yield path, f"workflow {child.workflow_id} needs the input {name!r}"
         elif value is not None and isinstance(compile_value(value), Constant):
-            for where, problem in violations(spec, value, f"inputs.{name}"):
+            for where, problem, _ in violations(spec, value, f"inputs.{name}"):
                 yield (*path, name), f"{where} of workflow {child.workflow_id} {problem}"
 
 

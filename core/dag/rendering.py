@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from core.dag.complaints import OF_NAMES, full_complaint, short_value
 from core.dag.input_spec import InputSpec
 from core.dag.inputs import fit
 from core.dag.templates import TemplateFailed, compile_value, render
@@ -19,7 +20,7 @@ from core.errors import ErrorDetail, GeodagError
 from core.handlers_catalog import CATALOG, HandlerSpec
 from core.ids import canonical_json, digest
 from core.payloads import LIMIT_BYTES, PayloadRef, encode, is_large, split
-from core.wording import a_kind, complaint
+from core.wording import a_kind
 
 LINE_ITEMS = 500
 """Items of a list in one line of a blob of the shape LINES."""
@@ -161,6 +162,7 @@ def params_problem(spec: HandlerSpec, data: bytes) -> ErrorDetail | None:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(("params", *map(str, first["loc"])))
-        message = f"{field} of {spec.name}: {complaint(first)}"
-        return ErrorDetail(code="PARAMETER_INVALID", message=message, field=field, user_fixable=True)
+        message = f"{field} of {spec.name}: {full_complaint(first)}"
+        value = None if first["type"] in OF_NAMES else short_value(first["input"])
+        return ErrorDetail(code="PARAMETER_INVALID", message=message, field=field, value=value, user_fixable=True)
     return None

@@ -1,14 +1,17 @@
 """What an author supposes about the world when a workflow is rehearsed: how tasks, items and gates turn out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
+from core.dag.complaints import first_causes, full_complaint
 from core.dag.nodes import Definition, PositiveSeconds, Seconds
 from core.dag.yaml_source import YamlProblem, read_yaml
 from core.errors import Classification, WorkflowError
 from core.ids import canonical_json
+from core.wording import did_you_mean
 
 
 class SupposedError(Definition):
@@ -82,17 +85,42 @@ class Scenario(Definition):
 
 
 def read_scenario(text: str, filename: str) -> Scenario:
-    """Read a scenario from YAML or JSON. Raises `WorkflowError` that names the file and what is wrong."""
+    """Read a scenario from YAML or JSON. Raises `WorkflowError` that names the file and everything that is wrong."""
     try:
         source = read_yaml(text)
         return Scenario.model_validate_json(canonical_json(_canonical(source.value)))
     except YamlProblem as error:
         raise WorkflowError(f"{filename}:{error.line}: {error.message}") from error
     except ValidationError as error:
-        first: Mapping[str, Any] = error.errors(include_url=False)[0]
-        path = tuple(first["loc"])
-        where = ".".join(map(str, path))
-        raise WorkflowError(f"{filename}:{source.line(path)}: {where}: {first['msg']}") from error
+        problems = first_causes(error.errors(include_url=False))
+        told = sorted((source.line(one["loc"]), _told(one)) for one in problems)
+        raise WorkflowError("\n".join(f"{filename}:{line}: {words}" for line, words in told)) from error
+
+
+def _told(problem: ErrorDetails) -> str:
+    """Return what is wrong with a part of a scenario; of a word that is not known, which are."""
+    location = problem["loc"]
+    where = ".".join(map(str, location)) or "the scenario"
+    if problem["type"] != "extra_forbidden":
+        return f"{where}: {full_complaint(problem)}"
+    model, word = _model_at(location[:-1]), str(location[-1])
+    known = f"known are {', '.join(model.model_fields)}{did_you_mean(word, model.model_fields)}"
+    hint = "; what an order is about, as its node_id, stands in its args" if model is Order else ""
+    return f"{where} is not a word of a scenario; {known}{hint}"
+
+
+def _model_at(location: tuple[int | str, ...]) -> type[Definition]:
+    match location:
+        case (*_, "error"):
+            return SupposedError
+        case ("tasks" | "items", *_):
+            return Play
+        case ("gates", *_):
+            return GatePlay
+        case ("commands", *_):
+            return Order
+        case _:
+            return Scenario
 
 
 def _canonical(value: Any) -> Any:

@@ -111,9 +111,15 @@ def account(fan_out: FanOut, moves: Iterable[Move]) -> FanOut:
 
 
 def closed(fan_out: FanOut, now: datetime) -> FanOut:
-    """Return the row of a fan-out that is over: what did not end was skipped."""
+    """Return the row of a fan-out that is over: what did not end was skipped, failures are in item order.
+
+    They are sorted here and not as they come, so that a result costs the same however many there are.
+    """
     skipped = fan_out.item_count - fan_out.succeeded - fan_out.failed
-    ended = {"state": "done", "active": 0, "skipped": skipped, "wake_at": None, "completed_at": now}
+    ended: dict[str, Any] = {"state": "done", "active": 0, "skipped": skipped, "wake_at": None, "completed_at": now}
+    in_order = sorted(fan_out.failures, key=lambda failure: failure["index"])
+    if in_order != fan_out.failures:
+        ended["failures"] = in_order
     return fan_out.model_copy(update=ended)
 
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import yaml
 
+from core.dag.yaml_mistakes import key_mistake, syntax_mistake
+
 MAX_CHARACTERS = 1024 * 1024
 """Of a file; whoever reads one needs no more of it than one more."""
 MAX_VALUES = 50_000
@@ -86,7 +88,7 @@ def read_yaml(text: str) -> Source:
     try:
         root = _Composer(text).get_single_node()
     except yaml.MarkedYAMLError as error:
-        raise YamlProblem(error.problem or "not YAML", _line_of(error)) from error
+        raise YamlProblem(*syntax_mistake(text, error)) from error
     except yaml.reader.ReaderError as error:
         raise YamlProblem(_not_allowed(ord(text[error.position])), text.count("\n", 0, error.position) + 1) from error
     except yaml.YAMLError as error:
@@ -104,11 +106,6 @@ def _not_allowed(character: int) -> str:
     if 0xDC80 <= character <= 0xDCFF:
         return f"the byte 0x{character - 0xDC00:02x} is not UTF-8"
     return f"the character U+{character:04X} is not allowed"
-
-
-def _line_of(error: yaml.MarkedYAMLError) -> int:
-    mark = error.problem_mark or error.context_mark
-    return mark.line + 1 if mark else 1
 
 
 class _Builder:
@@ -144,18 +141,14 @@ class _Builder:
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode) or not isinstance(key := _scalar(key_node), str):
-                raise YamlProblem(_wrong_key(key_node), line)
+                raise YamlProblem(
+                    key_mistake(key_node, next((one for one in path[-1:] if isinstance(one, str)), None)), line
+                )
             if key in result:
                 raise YamlProblem(f"the key {key!r} is there twice", line)
             self.lines[(*path, key)] = line
             result[key] = self.build(value_node, (*path, key))
         return result
-
-
-def _wrong_key(node: yaml.Node) -> str:
-    if isinstance(node, yaml.ScalarNode):
-        return f"the key {node.value!r} is not text; quote it"
-    return f"a key is a {'list' if isinstance(node, yaml.SequenceNode) else 'mapping'}, not text"
 
 
 def _scalar(node: yaml.ScalarNode) -> Any:

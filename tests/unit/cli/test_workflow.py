@@ -1,6 +1,7 @@
 """`geodag workflow` on files, as an author runs it."""
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -174,6 +175,45 @@ def test_simulate_says_what_a_job_waits_for_when_nothing_more_would_happen(tmp_p
     result = run("simulate", written(tmp_path, "demo.yaml", GATED))
     assert isinstance(result.exception, JobNotCompleted)
     assert "hold is WAITING: kind=gate" in result.stdout
+
+
+def test_simulate_shows_reasons_and_messages_whole_and_cuts_other_values(tmp_path: Path) -> None:
+    reason, message, data = "r" * 300, "m" * 300, "d" * 300
+    scenario = {
+        "tasks": {"say": {"seconds": 5, "error": {"message": message}}},
+        "commands": [{"kind": "pause", "reason": reason}, {"kind": "resume", "after_seconds": 9}],
+    }
+    file = written(tmp_path, "demo.yaml", GATED)
+    shown = run("simulate", file, "--scenario", written(tmp_path, "s.json", json.dumps(scenario))).stdout
+    assert f"reason={reason}\n" in shown
+    assert f"message={message}" in shown
+    scenario = {"gates": {"hold": {"data": {"k": data}}}}
+    shown = run("simulate", file, "--scenario", written(tmp_path, "s.json", json.dumps(scenario))).stdout
+    assert f'data={{"k": "{"d" * 113}…' in shown
+
+
+def test_the_scenario_of_the_page_runs_on_the_workflow_of_the_page(tmp_path: Path) -> None:
+    page = (SHIPPED.parent / "docs" / "workflow-language.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (workflow,) = (block for block in blocks if block.startswith("workflow_id:"))
+    (scenario,) = (block for block in blocks if block.startswith("inputs:"))
+    file = written(tmp_path, "thumbnails.yaml", workflow)
+    assert run("lint", "--strict", file).exit_code == 0
+    answer = json.loads(run("simulate", file, "--scenario", written(tmp_path, "s.yaml", scenario), "--json").stdout)
+    assert answer["status"] == "COMPLETED"
+    assert answer["outputs"]["images"] == [{"path": "out/a.tif"}, {}]
+    events = {one["event"] for one in answer["timeline"]}
+    assert "command_refused" not in events
+    assert {"job_paused", "job_resumed", "attempt_expired", "node_completed"} <= events
+
+
+def test_the_order_on_a_node_that_the_page_shows_skips_it(tmp_path: Path) -> None:
+    page = (SHIPPED.parent / "docs" / "workflow-language.md").read_text(encoding="utf-8")
+    (order,) = re.findall(r"`(\{kind: skip, .*?)`", page)
+    file = written(tmp_path, "demo.yaml", GATED)
+    scenario = written(tmp_path, "s.yaml", f"commands: [{order}]")
+    answer = json.loads(run("simulate", file, "--scenario", scenario, "--json").stdout)
+    assert answer["nodes"]["hold"]["skip_reason"] == "bypassed"
 
 
 def test_simulate_gives_programs_everything(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from core.dag.loader import load_workflow
 from core.dag.problems import DefinitionError
 from core.dag.rendering import params_problem
 from core.handler_models import Params
-from core.handlers_catalog import LIGHT_QUEUE, HandlerSpec, RunMode
+from core.handlers_catalog import CATALOG, LIGHT_QUEUE, HandlerSpec, RunMode
+from tests.unit.core.dag.harness import World, chain, workflow_of
 
 
 class Inner(Params):
@@ -92,3 +94,31 @@ def test_constant_params_are_checked_when_the_file_loads() -> None:
         (8, "a", 'params.seconds of sleep: expected a number, got "abc"'),
         (13, "each", "params.seconds of sleep: expected at least 0.0, got -1"),
     ]
+
+
+def test_params_that_fail_when_a_node_runs_are_told_with_the_value_that_was_found() -> None:
+    nodes = chain("a", handler="sleep", params={"seconds": "{{ inputs.x }}"})
+    for given, found in (
+        (-1, "expected at least 0.0, got -1"),
+        ("abc", 'expected a number, got "abc"'),
+    ):
+        world = World(workflow_of(nodes, inputs={"x": {}}), {"x": given})
+        error = world.job.error
+        assert error is not None
+        assert (error["code"], error["field"], error["value"]) == ("PARAMETER_INVALID", "params.seconds", given)
+        assert error["message"].endswith(f"params.seconds of sleep: {found}")
+
+
+def test_a_list_is_shown_in_json_and_cut_and_a_url_without_its_query() -> None:
+    spec = CATALOG["sleep"]
+    wrong = params_problem(spec, json.dumps({"seconds": ["a"] * 900}).encode())
+    assert wrong is not None
+    assert wrong.message.startswith('params.seconds of sleep: expected a number, got ["a","a",')
+    assert len(json.dumps(wrong.model_dump(mode="json"))) < 800
+    secret = params_problem(spec, json.dumps({"seconds": "https://x.example/a.tif?sig=SECRET"}).encode())
+    assert secret is not None
+    assert "SECRET" not in str(secret.model_dump())
+    assert secret.message.endswith('got "https://x.example/a.tif?…"')
+    missing = params_problem(spec, b"{}")
+    assert missing is not None
+    assert (missing.message, missing.value) == ("params.seconds of sleep: is missing", None)

@@ -394,3 +394,17 @@ def test_a_child_that_misses_its_own_deadline_fails_its_node() -> None:
     world = world_of()
     end(world, JobStatus.FAILED, error={"code": "JOB_DEADLINE", "message": "late"})
     assert error_of(world)["code"] == "JOB_DEADLINE"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(JobStatus.FAILED, {"code": "JOB_DEADLINE", "message": "late"}), (JobStatus.CANCELLED, None)],
+)
+def test_a_clean_up_around_a_child_job_runs_whatever_became_of_the_child(
+    status: JobStatus, error: dict[str, Any] | None
+) -> None:
+    world = world_of(nodes={"clean": task("call", join="all_done")})
+    end(world, status, error=error)
+    assert (world.node("call").status, world.node("clean").status) == (NodeStatus.FAILED, NodeStatus.DISPATCHED)
+    world.complete("clean")
+    assert (world.job.status, world.node("clean").status) == (JobStatus.FAILED, NodeStatus.COMPLETED)

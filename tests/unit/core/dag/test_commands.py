@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from core.dag.commands import command, direct_command
-from core.dag.orders import obey
+from core.dag.orders import check_order, obey
 from core.dag.run import Run
 from core.dag.state import ChildOrder, Decision
 from core.errors import CallerError, Conflict, ErrorDetail, NotFound, ParameterInvalid
@@ -486,3 +486,31 @@ def test_commands_are_obeyed_in_their_order_and_each_has_its_outcome() -> None:
 def command_row(world: World, number: int, kind: str, **args: Any) -> Command:
     row = direct_command("job1", world.now, kind, args, actor="op")
     return row.model_copy(update={"command_id": number})
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "message"),
+    [
+        ("skip", {}, "node_id: is missing"),
+        ("skip", {"node": "a"}, "node: unknown field; known are node_id"),
+        ("skip", {"node_id": "a", "why": 1}, "why: unknown field; known are node_id"),
+        ("skip", {"node_id": 5}, "node_id: expected a string, got 5"),
+        ("window", {"node_id": "a", "max_concurrency": 0}, "max_concurrency: expected at least 1, got 0"),
+        ("gate", {"node_id": "a", "decision": "yes"}, "decision: expected 'approved' or 'rejected', got \"yes\""),
+        ("skipp", {}, "there is no command 'skipp'; known are"),
+        ("skipp", {}, "; did you mean skip?"),
+    ],
+)
+def test_an_order_that_cannot_be_read_is_told_with_the_value_and_the_known_words(
+    kind: str, args: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(CallerError) as caught:
+        check_order(kind, args)
+    assert message in caught.value.detail.message
+
+
+def test_an_order_with_half_a_character_is_told_in_whole_ones() -> None:
+    for args in ({"node_id": ["\ud800"]}, {"node_id": "a", "decision": "\ud800\0"}):
+        with pytest.raises(CallerError) as caught:
+            check_order("gate", args)
+        caught.value.detail.model_dump_json().encode()

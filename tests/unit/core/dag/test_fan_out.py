@@ -250,6 +250,33 @@ def test_only_the_first_hundred_failures_are_kept_and_all_are_counted() -> None:
     assert [one["index"] for one in world.fan_out("many").failures] == list(range(100))
 
 
+@KINDS
+def test_failures_are_shown_in_item_order_whatever_failed_first(kind: type[World]) -> None:
+    world = fanned(range(5), kind, tolerate={"count": 4})
+    for index in (3, 0, 4, 1):
+        world.fail(f"many__{index}")
+    world.complete("many__2", output={})
+    for node_id in ("many", "join"):
+        assert [failure["index"] for failure in world.node(node_id).output["failures"]] == [0, 1, 3, 4]
+
+
+def test_a_fan_out_that_fails_names_the_first_item_in_its_order() -> None:
+    world = fanned(range(3))
+    world.claim("many__1")
+    world.fail("many__2")
+    world.fail("many__1")
+    assert world.job.error["value"]["index"] == 1
+    assert "item 1:" in world.job.error["message"]
+
+
+def test_of_many_failures_the_hundred_that_came_first_are_shown_in_item_order() -> None:
+    world = fanned(range(150), tolerate={"percent": 100})
+    for index in range(149, -1, -1):
+        world.fail(f"many__{index}")
+    shown = world.node("join").output["failures"]
+    assert [failure["index"] for failure in shown] == list(range(50, 150))
+
+
 def test_a_best_effort_fan_out_that_fails_lets_the_join_go_on_with_what_succeeded() -> None:
     world = fanned(range(2), best_effort=True)
     world.complete("many__1", output={"v": 1})

@@ -137,6 +137,27 @@ def test_the_place_inside_a_value_is_named() -> None:
     assert caught.value.detail.message == "inputs.x[1].n must be integer, got string"
 
 
+@pytest.mark.parametrize(
+    ("spec", "value", "place", "shown"),
+    [
+        ({"type": "array", "items": {"type": "string"}}, ["a", 5], "[1]", 5),
+        ({"type": "array", "items": {"type": "string"}}, ["a", {"b": None}], "[1]", '{"b":null}'),
+        ({"type": "object", "properties": {"n": {"maximum": 3}}}, {"n": 4}, ".n", 4),
+        ({"type": "object", "properties": {"n": {}}, "additional_properties": False}, {"m": [True]}, ".m", "[true]"),
+        ({"type": "object", "required": ["n"]}, {"m": 1}, ".n", None),
+        ({"type": "string"}, ["a", None], "", '["a",null]'),
+        ({"type": "array", "max_items": 1}, ["a", False], "", '["a",false]'),
+        ({"type": "string", "max_length": 3}, "abcd", "", "abcd"),
+    ],
+)
+def test_the_value_of_an_error_is_what_is_wrong_itself_in_json(
+    spec: dict[str, Any], value: Any, place: str, shown: Any
+) -> None:
+    with pytest.raises(ParameterInvalid) as caught:
+        resolve(spec, value)
+    assert (caught.value.detail.field, caught.value.detail.value) == (f"inputs.x{place}", shown)
+
+
 def test_an_error_does_not_repeat_a_long_value() -> None:
     with pytest.raises(ParameterInvalid) as caught:
         resolve({"type": "string", "max_length": 10}, "a" * 100_000)

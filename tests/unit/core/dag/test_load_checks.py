@@ -200,7 +200,7 @@ def test_words_that_do_not_exist_do_not_hide_what_else_is_wrong() -> None:
     messages = [problem.message for problem in refused(text).problems]
     assert len(messages) == 5
     assert "colour is not a word of the language" in messages
-    assert "nxet is not a word of the language" in messages
+    assert "nxet is not a word of the language; did you mean next?" in messages
 
 
 def test_two_defaults_are_refused() -> None:
@@ -264,6 +264,16 @@ def test_what_only_a_run_can_tell_is_not_refused() -> None:
         ("min_items: 1, max_items: 0", "min_items 1 is more than max_items 0"),
         ("enum: []", "enum has no values"),
         ("items: {minimum: 1, maximum: 0}", "minimum 1 is more than maximum 0"),
+        ("type: string, minimum: 3", "inputs.x: minimum is a word for integer or number, and the type is string"),
+        ("type: integer, min_length: 3", "min_length is a word for string, and the type is integer"),
+        ("type: integer, maxLength: 3", "max_length is a word for string, and the type is integer"),
+        ("type: [number, 'null'], pattern: a", "pattern is a word for string, and the type is number or null"),
+        ("type: string, items: {type: string}", "items is a word for array, and the type is string"),
+        ("type: object, unique_items: true", "unique_items is a word for array, and the type is object"),
+        ("type: array, properties: {a: {}}", "properties is a word for object, and the type is array"),
+        ("type: string, required: [a]", "a list of required names is for object, and the type is string"),
+        ("type: integer, enum: [a, b]", 'enum is ["a","b"], and the type is integer, so no value fits'),
+        ("type: array, items: {type: string, const: 3}", "const is [3], and the type is string, so no value fits"),
     ],
 )
 def test_an_input_that_no_value_fits_is_found(words: str, message: str) -> None:
@@ -273,3 +283,119 @@ def test_an_input_that_no_value_fits_is_found(words: str, message: str) -> None:
         load_workflow(text, "w.yaml")
     assert message in str(caught.value)
     assert [problem.line for problem in caught.value.problems] == [4]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("type: [string, 'null'], max_length: 3", "minimum: 3, max_length: 3", "type: [integer, string], minimum: 3"),
+        *("type: string, required: true, enum: [a]", "type: number, enum: [1, 1.5]", "type: string, enum: [a, 3]"),
+        *("type: object, required: [a]", "type: [array, object], items: {}, properties: {}"),
+    ],
+)
+def test_words_that_limit_some_values_of_the_type_are_taken(words: str) -> None:
+    nodes = "nodes:\n  s: {type: start, next: e}\n  e: {type: end}\n"
+    load_workflow(f"workflow_id: w\nversion: 1\ninputs:\n  x: {{{words}}}\n{nodes}", "w.yaml")
+
+
+@pytest.mark.parametrize(
+    ("node", "suggestion"),
+    [
+        (task(next=["edn"]), "end"),
+        (choice(on_false=["way"]), None),
+        (task("strat", next=["end"]), "start"),
+        (task(next=["end"], handler="ehco"), "echo"),
+        (task(next=["end"], queue="container-task"), "container-tasks"),
+        (task(next=["end"], handler="sleep", params={"seconds": 1, "secnds": 1}), "seconds"),
+        (task(next=["end"], when="{{ inputs.lst }} == []"), "list"),
+        (task(next=["end"], when="{{ input.x }} == 'a'"), "inputs"),
+        (task(next=["end"], params={"v": "{{ nodes.strt.status }}"}), "start"),
+        (task(next=["end"], params={"v": "{{ nodes.start.ouput }}"}), "output"),
+        (task(next=["end"], params={"v": "{{ job.jobid }}"}), "job_id"),
+        (task(next=["end"], params={"v": "{{ job.colour }}"}), None),
+    ],
+)
+def test_a_name_that_is_close_to_a_known_one_gets_a_suggestion(node: dict[str, Any], suggestion: str | None) -> None:
+    ((_, what),) = problems({"n": node})
+    assert what.partition("; did you mean ")[2] == (f"{suggestion}?" if suggestion else "")
+
+
+def test_a_workflow_that_runs_itself_is_refused_alone() -> None:
+    for version in ({}, {"version": 1}):
+        ((where, what),) = problems({"n": {"type": "workflow", "workflow_id": "w", "next": ["end"], **version}})
+        assert where == "nodes.n.workflow_id"
+        assert what == "workflow w cannot contain itself; name another one, or another version"
+    assert problems({"n": {"type": "workflow", "workflow_id": "w", "next": ["end"], "version": 2}}) == []
+
+
+WHOLE = """\
+workflow_id: w
+version: 1
+{top}
+nodes:
+  s: {{type: start, next: a, {start}}}
+  a: {{handler: echo, next: c, {task}}}
+  c: {{type: conditional, branches: [{{condition: "true", next: f, {branch}}}, {{default: true, next: f}}]}}
+  f: {{type: fan_out, source: "{{{{ inputs.x }}}}", task: {{handler: echo, {work}}}, next: g, {fan_out}}}
+  g: {{type: gate, next: k, {gate}}}
+  k: {{type: workflow, workflow_id: other, next: e, {child}}}
+  e: {{type: end}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "suggestion"),
+    [
+        ("top", "on_failur: cancel", "on_failure"),
+        ("top", "defaults: {timeout_second: 1}", "timeout_seconds"),
+        ("top", "defaults: {retry: {max_retrie: 1}}", "max_retries"),
+        ("top", "concurrency: {key: a, limit: 1, limits: 1}", "limit"),
+        ("top", "inputs: {x: {requird: true}}", "required"),
+        ("top", "inputs: {x: {items: {maxLenght: 1}}}", "max_length"),
+        ("top", "inputs: {x: {properties: {y: {defalt: 1}}}}", "default"),
+        ("start", "descripton: a", "description"),
+        ("task", "best_efort: true", "best_effort"),
+        ("task", "retry: {max_attempt: 1}", "max_attempts"),
+        ("task", "concurrency: {key: a, limit: 1, ky: 1}", "key"),
+        ("task", "colour: red", ""),
+        ("branch", "defalt: true", "default"),
+        ("work", "param: {}", "params"),
+        ("work", "retry: {jiter: 0}", "jitter"),
+        ("fan_out", "batch_sise: 2", "batch_size"),
+        ("fan_out", "tolerate: {count: 1, percnt: 1}", "percent"),
+        ("gate", "expires_after: 3", "expires_after_seconds"),
+        ("child", "input: {}", "inputs"),
+    ],
+)
+def test_a_word_that_is_close_to_one_of_its_place_gets_a_suggestion(place: str, words: str, suggestion: str) -> None:
+    parts = dict.fromkeys(("top", "start", "task", "branch", "work", "fan_out", "gate", "child"), "")
+    text = WHOLE.format(**{**parts, "top": "inputs: {x: {}}", place: words})
+    messages = [one.message for one in refused(text).problems if "is not a word of the language" in one.message]
+    assert [message.partition("; did you mean ")[2].rstrip("?") for message in messages] == [suggestion]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "priority: high",
+            'priority: expected 0 to 10 or one of interactive (8), routine (5), backfill (1), got "high"',
+        ),
+        ("priority: 11", "priority: expected 0 to 10 or one of interactive (8), routine (5), backfill (1), got 11"),
+        ("deadline_seconds: soon", 'deadline_seconds: expected a number, got "soon"'),
+        ("deadline_seconds: 0", "deadline_seconds: expected more than 0, got 0"),
+        ("on_failure: explode", "on_failure: expected 'drain' or 'cancel', got \"explode\""),
+        ("current: [1,\n  2]", "current: expected true or false, got [1,2]"),
+        ("inputs: [a]", 'inputs: expected an object, got ["a"]'),
+        ("inputs: {x: {min_items: -1}}", "inputs.x.min_items: expected at least 0, got -1"),
+        ("defaults: {retry: {backoff: wild}}", "expected 'fixed', 'exponential' or 'schedule', got \"wild\""),
+        (f"description: [{'a' * 500}]", f'description: expected a string, got ["{"a" * 78}…'),
+    ],
+)
+def test_a_value_of_the_wrong_shape_is_shown_in_short(words: str, message: str) -> None:
+    nodes = "nodes:\n  s: {type: start, next: e}\n  e: {type: end}\n"
+    assert refused(f"workflow_id: w\nversion: 1\n{words}\n{nodes}").problems[0].message.endswith(message)
+
+
+def test_a_file_without_nodes_says_so() -> None:
+    assert [one.message for one in refused("workflow_id: w\nversion: 1\n").problems] == ["nodes is missing"]

@@ -194,6 +194,46 @@ def test_a_scenario_names_only_what_is_there(scenario: dict[str, Any], problem: 
     assert f"scenario: {problem}" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("taks: {}", "s.yaml:1: taks is not a word of a scenario; known are inputs, priority, tasks,"),
+        ("taks: {}", "; did you mean tasks?"),
+        (
+            "tasks:\n  a: {secnds: 3}",
+            "s.yaml:2: tasks.a.0.secnds is not a word of a scenario; known are seconds, output,",
+        ),
+        ("items:\n  a: {'0': {los: true}}", "known are seconds, output, error, lost; did you mean lost?"),
+        ("tasks: {a: {error: {cod: X}}}", "known are code, message, classification; did you mean code?"),
+        (
+            "gates: {a: {decisin: approved}}",
+            "known are decision, after_seconds, actor, reason, data; did you mean decision?",
+        ),
+        (
+            "commands:\n- kind: skip\n  node_id: a",
+            "s.yaml:3: commands.0.node_id is not a word of a scenario; known are kind,",
+        ),
+        ("commands: [{kind: skip, node_id: a}]", "; what an order is about, as its node_id, stands in its args"),
+        ("tasks: {a: {seconds: -1}}", "tasks.a.0.seconds: expected at least 0.0, got -1"),
+        ("gates: {a: {decision: yes}}", "gates.a.decision: expected 'approved' or 'rejected', got \"yes\""),
+        ("[]", "the scenario: expected an object, got []"),
+    ],
+)
+def test_a_scenario_that_cannot_be_read_is_told_with_the_known_words(text: str, problem: str) -> None:
+    with pytest.raises(WorkflowError) as caught:
+        read_scenario(text, "s.yaml")
+    assert problem in str(caught.value)
+
+
+def test_every_mistake_of_a_scenario_is_told_at_its_line() -> None:
+    with pytest.raises(WorkflowError) as caught:
+        read_scenario("taks: {}\ngates: {a: {decide: x}}\n", "s.yaml")
+    assert [line.partition(" is ")[0] for line in str(caught.value).splitlines()] == [
+        "s.yaml:1: taks",
+        "s.yaml:2: gates.a.decide",
+    ]
+
+
 def test_an_index_is_a_number_and_everything_wrong_is_told() -> None:
     with pytest.raises(WorkflowError) as caught:
         rehearsed(workflow_with({}), items={"many": {"x": {}, "0": {}}}, commands=[{"kind": "stop"}])
@@ -212,10 +252,10 @@ def test_a_refused_command_is_told_when_it_is_given() -> None:
     [
         (
             "tasks:\n  a: {output: {}, lost: true}\n",
-            "s.yaml:2: tasks.a.0: Value error, an attempt has an output, an error",
+            "s.yaml:2: tasks.a.0: an attempt has an output, an error",
         ),
         ("tasks:\n  a: []\n", "s.yaml:2: tasks.a: "),
-        ("task: {}\n", "s.yaml:1: task: Extra inputs are not permitted"),
+        ("task: {}\n", "s.yaml:1: task is not a word of a scenario"),
         ("inputs: {}\ninputs: {}\n", "s.yaml:2: the key 'inputs' is there twice"),
         ("- a\n", "s.yaml:1: "),
     ],

@@ -101,6 +101,29 @@ def test_a_job_past_its_deadline_fails_and_takes_its_work_back() -> None:
     assert world.job.error["code"] == "JOB_DEADLINE"
 
 
+CLEANED = {**chain("a"), "clean": task("a", join="all_done", next=["after"]), "after": task()}
+
+
+def test_a_deadline_cancels_all_done_joins_and_what_follows_them_too() -> None:
+    for is_at_work in (False, True):
+        world = World(workflow_of(CLEANED), deadline_at=START + timedelta(seconds=10))
+        world.claim("a")
+        if is_at_work:
+            world.fail("a")
+            world.claim("clean")
+        world.tick(10)
+        assert world.job.error is not None
+        assert (world.job.status, world.job.error["code"]) == (JobStatus.FAILED, "JOB_DEADLINE")
+        assert {world.node(key).status for key in ("clean", "after")} == {NodeStatus.CANCELLED}
+
+
+def test_an_operators_cancel_cancels_all_done_joins_too() -> None:
+    world = World(workflow_of(CLEANED))
+    world.cancel()
+    assert world.job.status is JobStatus.CANCELLED
+    assert {world.node(key).status for key in ("a", "clean", "after")} == {NodeStatus.CANCELLED}
+
+
 def test_a_result_that_ends_the_job_counts_even_at_the_deadline() -> None:
     world = World(workflow_of(chain("a")), deadline_at=START + timedelta(seconds=10))
     world.claim("a")

@@ -71,6 +71,53 @@ def test_bad_yaml_is_an_error_with_its_line(text: str, line: int, words: str) ->
     assert caught.value.line == line
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (
+            "a:\n  source: {{ inputs.tiles }}\n",
+            2,
+            "source: a key is a mapping, not text: put the whole value with {{ … }} in",
+        ),
+        ("a:\n  source: {{ inputs.tiles }}\n", 2, 'in quotes, as in source: "{{ inputs.tiles }}"'),
+        ("a: {source: {{ inputs.x | default([1]) }}}\n", 1, "{{ … }} in quotes"),
+        ("a:\n- {{ x }}\n", 2, 'as in "{{ x }}"'),
+        (
+            "when: {{ inputs.n }} > 1\n",
+            1,
+            '(column 24): put the whole value with {{ … }} in quotes, as in "{{ inputs.n }}"',
+        ),
+        (
+            "a:\n  b: 1\n   c: 2\n",
+            3,
+            "(column 5): the line is indented too far, or a text has a colon and needs quotes",
+        ),
+        (
+            "a:\n  b: {}\n   c: 2\n",
+            3,
+            "(column 4): the line is indented otherwise than the block around it, which begins in column 3",
+        ),
+        (
+            "a:\n   b: {}\n  c: 2\n",
+            3,
+            "in column 1; begin the keys of one mapping, and the items of one list, in one column",
+        ),
+        ("a: b: c\n", 1, "(column 5): the line is indented too far, or a text has a colon"),
+        ("a:\n\tb: 1\n", 2, "indent by spaces, not by tabs"),
+        ("a: {b: 1\nc: 2\n", 2, "the { of line 1 has no }, or a comma is missing in it"),
+        ("a:\n  - [1, 2\nc: 2\n", 3, "the [ of line 2 has no ]"),
+        ("a: 1\nb\nc: 2\n", 3, "a key has no colon behind it"),
+        ("a: 'b\nc: 2\n", 3, "the quotes that begin in line 1 are not closed"),
+    ],
+)
+def test_bad_yaml_is_told_with_what_people_do_wrong(text: str, line: int, words: str) -> None:
+    with pytest.raises(YamlProblem) as caught:
+        read_yaml(text)
+    assert words in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.line == line
+
+
 def test_an_alias_bomb_is_refused_before_it_expands() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
