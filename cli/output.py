@@ -74,6 +74,17 @@ def print_text(text: str) -> None:
     sys.stdout.write(printable_lines(text))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def none_matches(wanted: Json) -> str:
+    """Return the line that says instead of an empty table that a filter means no job; what is None was not asked."""
+    said = ", ".join(f"{name}={value}" for name, value in wanted.items() if value is not None)
+    return f"No job matches {said}\n" if said else "There are no jobs\n"
+
+
 def print_error(words: str, text: str = "") -> None:
     """Print words of ours in red and what they are about to stderr."""
     told = plain(words, "bold red")

@@ -130,7 +130,7 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
         JobsCreated,
         note="Each item of `jobs` is a `CreateJob`. Up to 32 MiB where no gateway stands before.",
     ),
-    ("GET", _JOBS): Told(answer=JobList),
+    ("GET", _JOBS): Told(answer=JobList, errors="404 no such workflow"),
     ("GET", f"{_JOBS}/{{job_id}}"): Told(answer=JobView),
     ("GET", f"{_JOBS}/{{job_id}}/nodes"): Told(answer=NodeList),
     ("GET", f"{_JOBS}/{{job_id}}/nodes/{{node_id}}"): Told(answer=NodeView),
@@ -143,7 +143,8 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
     ("POST", "/api/v1/commands/{kind}"): Told(
         CommandMany,
         CommandManyAnswer,
-        "404 `kind` is none of cancel, pause, resume, priority, retry, rerun; 422 a filter that says nothing",
+        "404 `kind` is none of cancel, pause, resume, priority, retry, rerun, or `filter.workflow_id` no workflow; "
+        "422 a filter that says nothing",
         note="All that the filter says must hold. Without `status` it means jobs that have not ended, for retry those "
         "that failed or were cancelled, for rerun those that have ended. `args` has the arguments of the order. "
         "`outcome` is applied, pending, refused (with `code`) or failed; in a dry run would_apply or refused.",

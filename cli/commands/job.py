@@ -13,13 +13,17 @@ from rich.console import Group
 from cli.commands.submit import WrongCommandLine
 from cli.operator import MOST_ROWS, Json, ReasonOption, operate, pages, segment
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import key_value_table, row_table, show
+from cli.output import counted, key_value_table, none_matches, print_text, row_table, show
 from core.statuses import JobStatus
 
 app = typer.Typer(no_args_is_help=True, help="Start jobs, look at them and tell them what to do, as an operator.")
 
 LIST_COLUMNS = ("job_id", "workflow_id", "status", "priority", "waiting for", "created_at", "completed_at")
 NODE_COLUMNS = ("node_id", "status", "attempt", "waits for", "items", "error or reason")
+FILTER_WORDS = {
+    "workflow_id": "workflow", "older_than_seconds": "older-than", "correlation_id": "request", "error_code": "error",
+}  # fmt: skip
+"""Options of a filter, where the API has another name."""
 OUTCOME_COLUMNS = ("job_id", "workflow_id", "status", "outcome", "code")
 SHOWN = (
     "job_id", "workflow_id", "status", "run_no", "priority", "paused_at", "progress", "waiting_for", "error",
@@ -59,6 +63,9 @@ def list_jobs(
     facts = {"limit": min(limit, MOST_ROWS), "status": status, "workflow_id": workflow}
     jobs = list(islice(pages(lambda path: operate(home, "GET", path), "jobs", "jobs", facts), limit))
     rows = [{**row, "waiting for": _reason(row.get("waiting_for"))} for row in jobs]
+    if not rows and not as_json:
+        print_text(none_matches({"workflow": workflow, "status": status}))
+        return
     show(jobs, row_table("Jobs", LIST_COLUMNS, rows), as_json=as_json)
 
 
@@ -249,7 +256,10 @@ def _order(
         raise WrongCommandLine("give a job, or say by a filter which jobs are meant")
     body = {"filter": wanted, "args": args, "reason": reason, "limit": limit, "dry_run": dry_run}
     answer = operate(home, "POST", f"commands/{kind}", body)
-    title = f"{kind}: {len(answer['jobs'])} jobs" + (", more are meant" if answer["more"] else "")
+    if not answer["jobs"] and not as_json:
+        print_text(none_matches({FILTER_WORDS.get(name, name): value for name, value in wanted.items()}))
+        return
+    title = f"{kind}: {counted(len(answer['jobs']), 'job')}" + (", more are meant" if answer["more"] else "")
     show(answer, row_table(title, OUTCOME_COLUMNS, answer["jobs"]), as_json=as_json)
 
 

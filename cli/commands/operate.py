@@ -10,7 +10,7 @@ import typer
 
 from cli.operator import MOST_ROWS, pages, query_of
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import row_table, show
+from cli.output import none_matches, print_text, row_table, show
 from cli.target import Target
 from core.statuses import JobStatus
 
@@ -32,6 +32,9 @@ def jobs(
     """List the newest jobs."""
     facts = {"limit": min(limit, MOST_ROWS), "status": status, "workflow_id": workflow}
     rows = list(islice(pages(_asked(Target.of(home)), "/api/status/jobs", "jobs", facts), limit))
+    if not rows and not as_json:
+        print_text(none_matches({"workflow": workflow, "status": status}))
+        return
     show(rows, row_table("Jobs", JOB_COLUMNS, rows), as_json=as_json)
 
 

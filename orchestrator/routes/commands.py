@@ -14,7 +14,9 @@ from core.job_filter import JobFilter
 from orchestrator.deps import context, json_response, optional_body, parsed
 from orchestrator.routes.jobs import JobView
 from orchestrator.strict import StrictRoute
-from services.commands import JobOutcome, Order
+from repositories.database import transaction
+from services.commands import JobOutcome, Order, statuses_meant
+from services.known_workflows import check_known
 
 OF_JOBS = (Kind.CANCEL, Kind.PAUSE, Kind.RESUME, Kind.RETRY, Kind.RERUN, Kind.PRIORITY)
 OF_NODES = (Kind.SKIP, Kind.GATE, Kind.WINDOW, Kind.RERUN)
@@ -100,6 +102,10 @@ async def order_many(request: Request, kind: str) -> Response:
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CommandMany)
+    statuses_meant(wanted.filter, kind)
+    if (workflow_id := wanted.filter.workflow_id) is not None:
+        async with transaction(ctx.pool) as conn:
+            await check_known(conn, ctx.shelf, workflow_id, "filter.workflow_id")
     order = Order(kind, caller.subject, wanted.reason, wanted.args)
     done = await ctx.commands.order_many(wanted.filter, order, limit=wanted.limit, dry_run=wanted.dry_run)
     return json_response(CommandManyAnswer(command=kind, dry_run=wanted.dry_run, jobs=list(done.jobs), more=done.more))

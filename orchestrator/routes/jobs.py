@@ -21,6 +21,7 @@ from repositories.database import transaction
 from repositories.events import EventRepository
 from repositories.jobs import TOP, JobRepository
 from services.commands import UNSUCCESSFUL, Order
+from services.known_workflows import check_known
 
 MAX_WAIT_SECONDS = 300.0
 
@@ -167,6 +168,7 @@ async def list_jobs(
     async with transaction(ctx.pool) as conn:
         repository = JobRepository(conn)
         if workflow_id is not None:
+            await check_known(conn, ctx.shelf, workflow_id, "workflow_id")
             found = await repository.newest_of(workflow_id, JobStatus if status is None else [status], wanted, behind)
         elif status is not None:
             found = await repository.newest_in(status, wanted, behind)

@@ -173,6 +173,21 @@ def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
     ]
 
 
+@pytest.mark.parametrize(("words", "told"), [
+    ("job cancel --workflow w --older-than 60", "No job matches workflow=w, older-than=60.0"),
+    ("job retry --error X --status failed --request r", "No job matches status=FAILED, request=r, error=X"),
+    ("job list --workflow w --status running", "No job matches workflow=w, status=RUNNING"),
+    ("jobs --status failed", "No job matches status=FAILED"),
+    ("job list", "There are no jobs"),
+])  # fmt: skip
+def test_a_filter_that_means_no_job_says_so_with_its_words(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, words: str, told: str
+) -> None:
+    nothing = {"jobs": [], "more": False, "next_after": None}
+    monkeypatch.setattr(peer, "_answer", lambda method, path: nothing)
+    assert run(*words.split()) == told + "\n"
+
+
 @pytest.mark.parametrize(("words", "path"), [("job list", "jobs"), ("jobs", "/api/status/jobs")])
 def test_a_long_list_of_jobs_is_asked_for_page_by_page(
     peer: Peer, monkeypatch: pytest.MonkeyPatch, words: str, path: str

@@ -94,6 +94,8 @@ async def test_a_retried_job_is_taken_by_an_instance_and_its_timers_run(door: Do
         ("commands/explode", {"filter": {"workflow_id": "x"}}, 404, "kind"),
         ("commands/cancel", {"filter": {"surprise": "x"}}, 422, "filter.surprise"),
         ("commands/cancel", {"filter": {"workflow_id": "x"}, "limit": 0}, 422, "limit"),
+        ("commands/cancel", {"filter": {"workflow_id": "nope"}}, 404, "filter.workflow_id"),
+        ("commands/retry", {"filter": {"workflow_id": "nope"}, "dry_run": True}, 404, "filter.workflow_id"),
     ],
 )
 async def test_what_does_not_fit_is_refused_by_name(
