@@ -21,7 +21,7 @@ from orchestrator.routes.commands import CommandAnswer, CommandMany, CommandMany
 from orchestrator.routes.dead_letters import DeadLetters, Why
 from orchestrator.routes.job_batches import CreateJobs, JobsCreated
 from orchestrator.routes.jobs import CreateJob, EventList, JobCreated, JobList, JobView
-from orchestrator.routes.limits import Limit, Limits, SetLimit
+from orchestrator.routes.limits import Limit, Limits, SetLimit, UnsetLimit
 from orchestrator.routes.nodes import ChildList, NodeList, NodeView
 from orchestrator.routes.pauses import Switches, Turn, Turned
 from scripts.generated_docs_handlers import table
@@ -158,8 +158,16 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
         note="Lifting what is not set is no error: `changed` is false.",
     ),
     ("GET", _LIMITS): Told(answer=Limits),
-    ("PUT", f"{_LIMITS}/{{key}}"): Told(SetLimit, Limit, "404 nobody has asked for a slot of the key yet; 422"),
-    ("DELETE", f"{_LIMITS}/{{key}}"): Told(answer=Limit, errors="404 nobody has asked for a slot of the key yet"),
+    ("PUT", f"{_LIMITS}/{{key}}"): Told(
+        SetLimit,
+        Limit,
+        "422 a number that cannot be, or a key that no job could ask for",
+        note="A key is `global:TEXT` or `WORKFLOW:TEXT`, as `concurrency.key` of a workflow makes it. It may be set "
+        "before anybody asks for a slot of it; `asked` is null until then. A change is in the audit.",
+    ),
+    ("DELETE", f"{_LIMITS}/{{key}}"): Told(
+        UnsetLimit, Limit, "404 nobody has asked for a slot of the key yet", note="A change is in the audit."
+    ),
     ("GET", _LETTERS): Told(answer=DeadLetters),
     ("POST", f"{_LETTERS}/{{dead_letter_id}}/replay"): Told(Why, DeadLetter, "409 `DEAD_LETTER_RESOLVED`"),
     ("POST", f"{_LETTERS}/{{dead_letter_id}}/discard"): Told(Why, DeadLetter, "409 `DEAD_LETTER_RESOLVED`"),

@@ -10,7 +10,7 @@ KEY = "global:gdal/heavy 1"
 async def test_the_command_sets_lists_and_unsets_limits(platform: Platform) -> None:
     assert await geodag(platform, "operator", "limits") == []
     (made,) = await geodag(platform, "operator", "limits", KEY, "3")
-    assert made == {"slot_key": KEY, "limit": 3, "set_by": "operator", "held": 0, "waiting": 0}
+    assert made == {"slot_key": KEY, "limit": 3, "set_by": "operator", "held": 0, "waiting": 0, "asked": None}
     assert await geodag(platform, "operator", "limits") == [made]
     assert await geodag(platform, "operator", "limits", KEY, "--unset") == [{**made, "set_by": None}]
     await geodag(platform, "operator", "limits", KEY, exit_code=2)
