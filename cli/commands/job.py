@@ -14,7 +14,7 @@ from cli.commands.submit import WrongCommandLine
 from cli.operator import MOST_ROWS, Json, ReasonOption, operate, pages, segment
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import counted, key_value_table, none_matches, print_text, row_table, show
-from core.statuses import JobStatus
+from core.statuses import JobStatus, NodeStatus
 
 app = typer.Typer(no_args_is_help=True, help="Start jobs, look at them and tell them what to do, as an operator.")
 
@@ -26,8 +26,8 @@ FILTER_WORDS = {
 """Options of a filter, where the API has another name."""
 OUTCOME_COLUMNS = ("job_id", "workflow_id", "status", "outcome", "code")
 SHOWN = (
-    "job_id", "workflow_id", "status", "run_no", "priority", "paused_at", "progress", "waiting_for", "error",
-    "warnings", "outputs", "created_at", "started_at", "completed_at",
+    "job_id", "workflow_id", "status", "run_no", "priority", "paused_at", "progress", "waiting_for", "cancelled",
+    "error", "warnings", "outputs", "created_at", "started_at", "completed_at",
 )  # fmt: skip
 
 JobArgument = Annotated[str, typer.Argument(help="The job's id.")]
@@ -79,11 +79,13 @@ def show_job(job: JobArgument, home: HomeOption = DEFAULT_HOME, as_json: JsonOpt
             **node,
             "waits for": _reason(node.get("waiting_for")),
             "items": _items(node.get("fan_out")),
-            "error or reason": _ending(node),
+            "error or reason": _ending(node, found),
         }
         for node in nodes
     ]
     facts = {name: found[name] for name in SHOWN if found.get(name) not in (None, [])}
+    if cancelled := found.get("cancelled"):
+        facts["cancelled"] = f"by {cancelled['by']} at {cancelled['at']}: {cancelled['reason'] or 'no reason given'}"
     picture = Group(key_value_table(f"Job {job}", facts), row_table("Nodes", NODE_COLUMNS, rows))
     show({**found, "nodes": nodes}, picture, as_json=as_json)
 
@@ -96,10 +98,15 @@ def _reason(waiting_for: Mapping[str, Any] | None) -> str | None:
     return " ".join([waiting_for["kind"], *(f"{name}={value}" for name, value in said.items())])
 
 
-def _ending(node: Mapping[str, Any]) -> str | None:
-    """Return the error of a node, also that of an attempt before, or why it was skipped."""
-    error = node.get("error")
-    return f"{error['code']}: {error['message']}" if error else node.get("skip_reason")
+def _ending(node: Mapping[str, Any], job: Mapping[str, Any]) -> str | None:
+    """Return the error of a node, also that of an attempt before, or why it was skipped or cancelled."""
+    if error := node.get("error"):
+        return f"{error['code']}: {error['message']}"
+    if node["status"] != NodeStatus.CANCELLED:
+        return node.get("skip_reason")
+    if node.get("completed_at") != job.get("completed_at"):
+        return "cancelled: another node failed"
+    return "cancelled with the job" if job["status"] == JobStatus.CANCELLED else "cancelled as the job failed"
 
 
 def _words(value: Any) -> str:
@@ -109,12 +116,17 @@ def _words(value: Any) -> str:
 
 
 def _items(fan_out: Mapping[str, Any] | None) -> str | None:
-    """Return how far a fan-out is, and what those of its tasks are at that have not ended, as one line."""
+    """Return how many items of a fan-out are done, how many ended undone, and what its open tasks are at, as one line.
+
+    While items are left, the window too.
+    """
     if fan_out is None:
         return None
-    done = sum(fan_out[name] for name in ("succeeded", "failed", "skipped"))
-    live = {name: count for name, count in {"running": fan_out["running"], **fan_out["waiting"]}.items() if count}
-    return " ".join([f"{done}/{fan_out['items']}", *([_words(live)] if live else [])])
+    done, undone = fan_out["succeeded"] + fan_out["failed"], fan_out["skipped"]
+    window = {"max_concurrency": fan_out["max_concurrency"]} if done + undone < fan_out["items"] else {}
+    counts = {"undone": undone, **window, "running": fan_out["running"], **fan_out["waiting"]}
+    said = {name: count for name, count in counts.items() if count}
+    return " ".join([f"{done}/{fan_out['items']}", *([_words(said)] if said else [])])
 
 
 @app.command()
@@ -276,6 +288,10 @@ def _order_one(home: Path, path: str, args: Json, reason: str | None, dry_run: b
     facts |= {
         name: job[name] for name in ("job_id", "status", "run_no", "priority", "paused_at") if job[name] is not None
     }
+    if node := answer.get("node"):
+        facts |= {"node_id": node["node_id"], "node": node["status"]}
+        if fan_out := node.get("fan_out"):
+            facts["max_concurrency"] = fan_out["max_concurrency"]
     show(answer, key_value_table("Ordered", facts), as_json=as_json)
 
 

@@ -13,6 +13,7 @@ from core.identity import Role
 from core.job_filter import JobFilter
 from orchestrator.deps import context, json_response, optional_body, parsed
 from orchestrator.routes.jobs import JobView
+from orchestrator.routes.nodes import NodeView
 from orchestrator.strict import StrictRoute
 from repositories.database import transaction
 from services.commands import JobOutcome, Order, statuses_meant
@@ -33,6 +34,7 @@ class CommandAnswer(BaseModel):
     command: str
     state: str = Field(description="applied | pending | would_apply (of a dry run)")
     job: JobView
+    node: NodeView | None = Field(default=None, description="Of an order for one node: how it is now.")
 
 
 class CommandMany(BaseModel):
@@ -82,7 +84,8 @@ async def _ordered(request: Request, job_id: str, kind: Kind, names: dict[str, A
         raise ParameterInvalid("dry_run must be true or false", field="dry_run")
     order = Order(kind, caller.subject, reason, {**body, **names})
     answer = await ctx.commands.order(job_id, order, dry_run=dry_run)
-    view = CommandAnswer.model_construct(command=kind.value, state=answer.state, job=JobView.of(answer.job))
+    node = NodeView.of(await ctx.insight.node(job_id, names["node_id"])) if names else None
+    view = CommandAnswer.model_construct(command=kind.value, state=answer.state, job=JobView.of(answer.job), node=node)
     return json_response(view, 202 if answer.state == "pending" else 200)
 
 

@@ -21,6 +21,7 @@ from repositories.database import transaction
 from repositories.events import EventRepository
 from repositories.jobs import TOP, JobRepository
 from services.commands import UNSUCCESSFUL, Order
+from services.insight import Cancelled
 from services.known_workflows import check_known
 
 MAX_WAIT_SECONDS = 300.0
@@ -85,15 +86,20 @@ class JobView(BaseModel):
     completed_at: datetime | None
     waiting_for: WaitingFor | None = Field(description="What holds the whole job: paused or slot.")
     progress: Progress | None = Field(default=None, description="Of one job that is asked for and has not ended.")
+    cancelled: Cancelled | None = Field(
+        default=None, description="Of one job that is asked for and was cancelled: by whom, why and when."
+    )
 
     @classmethod
-    def of(cls, job: Job, progress: Progress | None = None) -> "JobView":
+    def of(cls, job: Job, progress: Progress | None = None, cancelled: Cancelled | None = None) -> "JobView":
         """Return the view of a row."""
-        other = {"inputs", "progress", "waiting_for"}
+        other = {"inputs", "progress", "waiting_for", "cancelled"}
         facts = {name: getattr(job, name) for name in cls.model_fields if name not in other}
         noted = told(job.waiting_for)
         reason = None if noted is None else WaitingFor.model_construct(**noted)
-        return cls.model_construct(inputs=job.input_params, progress=progress, waiting_for=reason, **facts)
+        return cls.model_construct(
+            inputs=job.input_params, progress=progress, cancelled=cancelled, waiting_for=reason, **facts
+        )
 
 
 class JobList(BaseModel):
@@ -193,7 +199,7 @@ async def get_job(request: Request) -> Response:
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
     job = await ctx.waiters.wait_for_end(request.path_params["job_id"], _wait_seconds(request))
-    return json_response(JobView.of(job, await ctx.insight.progress(job)))
+    return json_response(JobView.of(job, await ctx.insight.progress(job), await ctx.insight.cancelled(job)))
 
 
 def _flag(request: Request, name: str) -> bool:

@@ -16,7 +16,15 @@ from tests.support.cli_peer import CliPeer
 
 JOB = {"job_id": "j1", "status": "RUNNING", "run_no": 1, "priority": 5, "paused_at": None, "workflow_id": "w"}
 PAUSED = {"kind": "paused", "detail": {"switches": ["all", "workflow:w"]}}
-FAN_OUT = {"items": 9, "succeeded": 2, "failed": 1, "skipped": 0, "running": 0, "waiting": {"slot": 4}}
+FAN_OUT = {
+    "max_concurrency": 4,
+    "items": 9,
+    "succeeded": 2,
+    "failed": 1,
+    "skipped": 2,
+    "running": 0,
+    "waiting": {"slot": 4},
+}
 ANSWERS: dict[str, Any] = {
     "jobs": {"jobs": [JOB | {"waiting_for": PAUSED}], "next_after": None},
     "jobs/j1": JOB | {"progress": {"fraction": 0.5}},
@@ -88,6 +96,7 @@ class Hostile(CliPeer):
         row |= {"waiting_for": {"kind": nasty, "detail": {nasty: nasty}}, "error": {"code": nasty, "message": nasty}}
         row |= {name: {nasty: nasty} for name in ("event_data", "before", "progress")}
         row |= {"fan_out": FAN_OUT | {"waiting": {nasty: 1}}, "next_after": None}
+        row |= {"cancelled": {"by": nasty, "reason": nasty, "at": nasty}}
         lists = {name: [row] for name in LISTS}
         return 200, row | lists | {
             "limit": row,
@@ -217,10 +226,36 @@ def test_jobs_are_listed_and_shown_with_what_they_wait_for(peer: Peer) -> None:
     assert peer.seen[-1] == ("GET", "/api/status/jobs?limit=20&workflow_id=w", None)
     shown = run("job", "show", "j1")
     assert "paused switches=all,workflow:w" in shown
-    assert "3/9 slot:4" in shown
+    assert "3/9 undone:2,max_concurrency:4,slot:4" in shown
     assert "BROKEN: it [/broke]" in shown
     assert "upstream_failed" in shown
     assert "0.5" in shown
+
+
+def test_a_cancelled_job_says_by_whom_and_why_and_which_nodes_went_with_it(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end, earlier = "2026-01-01T00:00:09Z", "2026-01-01T00:00:05Z"
+    cancelled = {"by": "ada", "reason": "wrong file", "at": end}
+    monkeypatch.setitem(ANSWERS, "jobs/j1", ended("CANCELLED") | {"completed_at": end, "cancelled": cancelled})
+    gone = {"max_concurrency": 4, "items": 8, "succeeded": 0, "failed": 0, "skipped": 8, "running": 0, "waiting": {}}
+    nodes = [
+        {"node_id": "each", "status": "CANCELLED", "completed_at": end, "fan_out": gone},
+        {"node_id": "a", "status": "CANCELLED", "completed_at": earlier},
+    ]
+    monkeypatch.setitem(ANSWERS, "jobs/j1/nodes", {"nodes": nodes})
+    shown = run("job", "show", "j1")
+    assert f"by ada at {end}: wrong file" in shown
+    assert "0/8 undone:8 " in shown
+    assert "cancelled with the job" in shown
+    assert "cancelled: another node failed" in shown
+
+
+def test_a_changed_window_is_shown(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = {"node_id": "each", "status": "RUNNING", "fan_out": FAN_OUT}
+    answer = {"command": "window", "state": "applied", "job": JOB, "node": node}
+    monkeypatch.setitem(ANSWERS, "jobs/j1/nodes/each/window", answer)
+    assert "max_concurrency │ 4 " in run("job", "window", "j1", "each", "4")
 
 
 @pytest.mark.parametrize(("words", "method", "path"), [
@@ -250,6 +285,26 @@ def test_a_switch_that_was_like_that_before_says_so(
     answer = {"switch": "all", "paused": word == "pause", "changed": changed, "jobs": 0}
     monkeypatch.setitem(ANSWERS, "settings/pauses/all", answer)
     assert told in run(word, "--all")
+
+
+def test_a_limit_that_nobody_asked_for_yet_and_the_reason_of_a_change_are_told(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = {"slot_key": "global:x", "limit": 3, "set_by": "op", "held": 0, "waiting": 0, "asked": None}
+    monkeypatch.setitem(ANSWERS, "settings/limits/global:x", {"limit": limit})
+    monkeypatch.setitem(ANSWERS, "settings/limits/global%3Ax", {"limit": limit})
+    assert "Nobody has asked for a slot of this key yet" in run("limits", "global:x", "3", "--reason", "night")
+    assert (peer.seen[-1][0], peer.seen[-1][2]) == ("PUT", {"limit": 3, "reason": "night"})
+    limit["asked"] = 2
+    assert "Nobody" not in run("limits", "global:x", "3")
+    assert "Nobody" not in run("limits", "global:x", "--unset", "--reason", "day")
+    assert (peer.seen[-1][0], peer.seen[-1][2]) == ("DELETE", {"reason": "day"})
+    states = {"before": {"slot_key": "global:x", "limit": 2}, "after": {"slot_key": "global:x", "limit": 3}}
+    who = {"created_at": "2026-01-01T00:00:00Z", "action": "limit_set", "actor": "op", "actor_role": "operator"}
+    monkeypatch.setitem(ANSWERS, "/api/admin/audit", {"entries": [{**who, **states, "reason": "night"}]})
+    shown = run("audit")
+    assert "│ global:x " in shown
+    assert "limit: 2 → 3" in shown
 
 
 def test_the_reason_of_a_switch_is_shown_with_it_and_in_the_audit(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,28 @@ async def test_each_order_answers_with_the_state_that_it_produced(door: Door, en
     assert said["job_priority_changed"]["after"] == 8
 
 
+async def test_a_cancelled_job_says_by_whom_and_why(door: Door) -> None:
+    job_id = await door.create("echo_test")
+    assert (await door.job(job_id))["cancelled"] is None
+    await order(door, f"jobs/{job_id}/cancel", {"reason": "wrong file"})
+    await order(door, f"jobs/{job_id}/retry")
+    assert (await door.job(job_id))["cancelled"] is None
+    await order(door, f"jobs/{job_id}/cancel", {"reason": "still wrong"})
+    job = await door.job(job_id)
+    assert job["cancelled"] == {"by": "operator", "reason": "still wrong", "at": job["completed_at"]}
+    nodes = (await door.get(f"/api/v1/jobs/{job_id}/nodes"))["nodes"]
+    assert {one["completed_at"] for one in nodes if one["status"] == "CANCELLED"} == {job["completed_at"]}
+
+
+async def test_a_window_is_told_by_its_order_and_by_its_node(door: Door) -> None:
+    job_id = await door.create("fan_out_test")
+    path = f"jobs/{job_id}/nodes/split"
+    assert (await door.get(f"/api/v1/{path}"))["fan_out"]["max_concurrency"] == 512
+    status, body = await order(door, f"{path}/window", {"max_concurrency": 2})
+    assert (status, body["node"]["node_id"], body["node"]["fan_out"]["max_concurrency"]) == (200, "split", 2)
+    assert (await door.get(f"/api/v1/{path}"))["fan_out"]["max_concurrency"] == 2
+
+
 async def test_the_loser_is_told_the_state_that_won(door: Door) -> None:
     job_id = await door.create("echo_test")
     await order(door, f"jobs/{job_id}/cancel")
