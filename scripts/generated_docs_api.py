@@ -83,7 +83,11 @@ ORDERS: Final[Mapping[str, tuple[str, Any, str]]] = {
         None,
         f"`NOTHING_FAILED`; {REOPEN}",
     ),
-    "rerun": ("Run a job again from a node on, or from its start.", RerunArguments, f"`NODE_NOT_STARTED`, {REOPEN}"),
+    "rerun": (
+        "Run a job again from a node on, or from its start.",
+        RerunArguments,
+        f"`NODE_NOT_STARTED`, `JOB_CHANGED`, `JOB_NOT_FAILED`, {REOPEN}",
+    ),
     "skip": ("Pass a node over; what follows it goes on.", None, "`JOB_FINAL`, `NODE_FINAL`"),
     "gate": (
         "Decide a gate; the first decision wins.",
@@ -267,6 +271,10 @@ def _orders() -> list[str]:
             f"`{one.name}` ({one.type}{', required' if one.default == 'required' else ''})" for one in fields
         )
         lines.append(f"| `{kind}` | {does} | {words or '–'} | {conflicts} |")
+    lines += ["", "| order | argument | meaning |", "|---|---|---|"]
+    for kind, (_, model, _) in ORDERS.items():
+        told = [one for one in guides_of(model)[0].fields if one.meaning] if model is not None else []
+        lines += [f"| `{kind}` | `{one.name}` | {one.meaning} |" for one in told]
     return lines
 
 

@@ -133,7 +133,7 @@ async def check_key(conn: Connection, shelf: Shelf, slot_key: str) -> None:
 
 
 def _entry(before: tuple[int, str | None] | None, after: LimitView, actor: str, reason: str | None) -> NewAuditEntry:
-    known = None if before is None else {"slot_key": after.slot_key, "limit": before[0], "set_by": before[1]}
+    limit, set_by = before or (None, None)
     return NewAuditEntry(
         asset_id=None,
         version_ordinal=None,
@@ -141,6 +141,6 @@ def _entry(before: tuple[int, str | None] | None, after: LimitView, actor: str, 
         actor=actor,
         actor_role=Role.OPERATOR,
         reason=reason,
-        before=known,
+        before={"slot_key": after.slot_key, "limit": limit, "set_by": set_by},
         after={"slot_key": after.slot_key, "limit": after.limit, "set_by": after.set_by},
     )

@@ -193,13 +193,16 @@ def rerun(
     job: JobArgument,
     node: Annotated[str | None, typer.Argument(help="From this node on; from the start when left out.")] = None,
     params: Annotated[str | None, typer.Option(help="JSON object put over the node's params; {} takes it off.")] = None,
+    run_no: Annotated[
+        int | None, typer.Option(min=1, help="Only while the job is still in this run, as `job show` says.")
+    ] = None,
     dry_run: DryRunOption = False,
     reason: ReasonOption = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job again from one of its nodes on."""
-    args = {"params": _object(params, "--params")}
+    args = {"params": _object(params, "--params"), "run_no": run_no}
     if node is None:
         _order(home, "rerun", job, {}, args, reason, 1, dry_run, as_json)
     else:

@@ -107,7 +107,7 @@ def _act(row: Json) -> Json:
     """Return an audit row as one line: what changed as name: from → to."""
     before, after = row.get("before") or {}, row.get("after") or {}
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    changes = (f"{name}: {before.get(name, '–')} → {after.get(name, '–')}" for name in names)
+    changes = (f"{name}: {_told(before.get(name))} → {_told(after.get(name))}" for name in names)
     version = row.get("version_ordinal")
     about = row.get("asset_id") or row.get("platform_id") or after.get("switch") or after.get("slot_key")
     return {
@@ -118,6 +118,10 @@ def _act(row: Json) -> Json:
         "change": "; ".join(changes),
         "why": row.get("reason"),
     }
+
+
+def _told(value: Any) -> Any:
+    return "–" if value is None else value
 
 
 def _line(event: Json) -> Json:

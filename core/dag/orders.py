@@ -56,7 +56,7 @@ class NoArguments(Arguments):
 class PriorityArguments(Arguments):
     """Of `priority`."""
 
-    priority: Priority
+    priority: Priority = Field(description="0 to 10, or interactive, routine, backfill.")
 
 
 class NodeArguments(Arguments):
@@ -66,12 +66,20 @@ class NodeArguments(Arguments):
 
 
 class RerunArguments(Arguments):
-    """Of `rerun`; from the start when no node is named."""
+    """Of `rerun`."""
 
-    node_id: str | None = None
-    params: dict[str, Any] | None = Field(default=None, description="Put over the node's own params from now on.")
-    only_unsuccessful: bool = Field(default=False, description="Leave a job alone that runs or completed.")
-    run_no: int | None = Field(default=None, description="Leave a job alone that is in another run than this one.")
+    node_id: str | None = Field(default=None, description="From this node on; from the start when it is left out.")
+    params: dict[str, Any] | None = Field(
+        default=None, description="Put over the node's own params from now on; {} takes earlier ones off."
+    )
+    only_unsuccessful: bool = Field(
+        default=False, description="Only a job that failed or was cancelled; another is refused with `JOB_NOT_FAILED`."
+    )
+    run_no: int | None = Field(
+        default=None,
+        description="Only a job that is still in this run, as its `run_no` says: whoever repeats a call starts it anew "
+        "once. Another is refused with `JOB_CHANGED`.",
+    )
 
 
 class GateArguments(Arguments):
@@ -79,14 +87,14 @@ class GateArguments(Arguments):
 
     node_id: str
     decision: Literal["approved", "rejected"]
-    data: dict[str, Any] = Field(default_factory=dict)
+    data: dict[str, Any] = Field(default_factory=dict, description="For the nodes that follow: `nodes.ID.output.data`.")
 
 
 class WindowArguments(Arguments):
     """Of `window`."""
 
     node_id: str
-    max_concurrency: Annotated[int, Field(ge=1, le=10_000)]
+    max_concurrency: Annotated[int, Field(ge=1, le=10_000, description="Tasks that are out at a time.")]
 
 
 def _parse(model: type[Arguments], args: Mapping[str, Any]) -> Arguments:
@@ -188,7 +196,13 @@ def _rerun(run: Run, command: Command, wanted: RerunArguments) -> None:
     if wanted.only_unsuccessful and status not in {JobStatus.FAILED, JobStatus.CANCELLED}:
         raise Conflict(f"the job is {status}, neither failed nor cancelled", code="JOB_NOT_FAILED", value=status.value)
     if wanted.run_no not in {None, run.job.run_no}:
-        raise Conflict(f"the job is {status} in its run {run.job.run_no}", code="JOB_CHANGED", value=status.value)
+        raise Conflict(
+            f"the job is {status} in its run {run.job.run_no}, not in run {wanted.run_no}",
+            code="JOB_CHANGED",
+            field="run_no",
+            value=status.value,
+            remediation="Look at it first: somebody started it anew since.",
+        )
     node_id = wanted.node_id or run.workflow.graph.order[0]
     node_of(run, node_id)
     reopening.rerun(run, node_id, wanted.params, _by(command))

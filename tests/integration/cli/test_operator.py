@@ -131,6 +131,8 @@ def run(*words: str) -> str:
     ("priority 8 j1", "jobs/j1/priority", {"priority": 8}),
     ("priority interactive j1", "jobs/j1/priority", {"priority": "interactive"}),
     ("rerun j1", "jobs/j1/rerun", {}),
+    ("rerun j1 --run-no 3", "jobs/j1/rerun", {"run_no": 3}),
+    ("rerun j1 a --run-no 3", "jobs/j1/nodes/a/rerun", {"run_no": 3}),
     ('rerun j1 a --params {"x":1}', "jobs/j1/nodes/a/rerun", {"params": {"x": 1}}),
     ("skip j1 a", "jobs/j1/nodes/a/skip", {}),
     ("gate j1 a approved --data {}", "jobs/j1/nodes/a/gate", {"decision": "approved", "data": {}}),

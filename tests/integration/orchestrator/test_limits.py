@@ -53,6 +53,8 @@ async def test_a_key_that_nobody_asked_for_yet_may_be_set_and_the_answer_says_so
     status, body = await put(door, key, {"limit": 3})
     assert (status, body["limit"]["asked"]) == (200, None)
     assert (await door.get("/api/v1/settings/limits"))["limits"] == [body["limit"]]
+    ((first,),) = ((await door.get("/api/v1/audit"))["entries"],)
+    assert first["before"] == {"slot_key": key, "limit": None, "set_by": None}
 
 
 async def test_whoever_changes_a_limit_is_in_the_audit_with_why_and_from_what_to_what(door: Door) -> None:
