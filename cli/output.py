@@ -10,12 +10,14 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 Json = dict[str, Any]
 PIPED_WIDTH = 160
+NARROWEST = 4
+"""Characters of a column that gives way to ids: the last is an ellipsis."""
 STATE_STYLES = {
     "completed": "green",
     "COMPLETED": "green",
@@ -123,7 +125,7 @@ def row_table(title: str, columns: tuple[str, ...], rows: list[Json]) -> Table:
     for column in columns:
         is_id = column.endswith("_id") or column == "name"
         widest = max((_cell(column, row.get(column)).cell_len for row in rows), default=0) if is_id else None
-        table.add_column(column, overflow="fold" if is_id else "ellipsis", min_width=widest)
+        table.add_column(column, overflow="fold" if is_id else "ellipsis", min_width=widest, no_wrap=is_id)
     for row in rows:
         table.add_row(*(_cell(column, row.get(column)) for column in columns))
     return table
@@ -141,9 +143,18 @@ def _shown(value: Any) -> Text:
     return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def show(value: Any, renderable: object, *, as_json: bool) -> None:
-    """Print a value as JSON, or its picture for people."""
+def print_table(table: RenderableType, *, stderr: bool = False) -> None:
+    """Print a table, and one whose ids need more than there is wider than that: nothing is cut without a mark."""
+    place = console(stderr=stderr)
+    if isinstance(table, Table):
+        place.width = max(place.width, sum((one.min_width or NARROWEST) + len(" │ ") for one in table.columns) + 1)
+    place.print(table)
+
+
+def show(value: Any, picture: RenderableType, *, as_json: bool) -> None:
+    """Print a value as JSON, or its picture for people, which is a table or a group of them."""
     if as_json:
         print_json(value)
-    else:
-        console().print(renderable)
+        return
+    for table in picture.renderables if isinstance(picture, Group) else (picture,):
+        print_table(table)
