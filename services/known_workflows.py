@@ -2,10 +2,8 @@
 
 from core.errors import NotFound
 from repositories.workflows import WorkflowRepository
-from services.shelf import Shelf
+from services.shelf import LISTED, Shelf
 from services.work import Connection
-
-LISTED = "`geodag workflow list` or GET /api/v1/workflows lists those there are."
 
 
 async def is_known(conn: Connection, shelf: Shelf, workflow_id: str) -> bool:

@@ -10,7 +10,7 @@ import typer
 
 from cli.operator import MOST_ROWS, pages, query_of
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import none_matches, print_text, row_table, show
+from cli.output import none_matches, print_text, print_warning, row_table, show
 from cli.target import Target
 from core.statuses import JobStatus
 
@@ -19,6 +19,8 @@ EVENT_COLUMNS = ("time", "node", "event", "status", "detail")
 LIMITS = "/api/proxy/orchestrator/api/v1/settings/limits"
 LIMIT_COLUMNS = ("slot_key", "limit", "set_by", "asked", "held", "waiting")
 UNASKED = "Nobody has asked for a slot of this key yet; the limit counts once somebody does.\n"
+WORKFLOWS = "/api/proxy/orchestrator/api/v1/workflows"
+WORKFLOW_COLUMNS = ("workflow_id", "version", "name", "description")
 AUDIT_COLUMNS = ("time", "what", "action", "who", "change", "why")
 Json = dict[str, Any]
 
@@ -72,6 +74,14 @@ def audit(
     path = "/api/admin/audit?" + query_of(query)
     rows = _rows(Target.of(home), path, "entries")
     show(rows, row_table("Audit", AUDIT_COLUMNS, [_act(row) for row in rows]), as_json=as_json)
+
+
+def workflows(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+    """List the workflows that a running platform has, and on stderr the files that are broken."""
+    answer: Json = _asked(Target.of(home))(WORKFLOWS)
+    show(answer, row_table("Workflows", WORKFLOW_COLUMNS, answer["workflows"]), as_json=as_json)
+    for one in answer["broken"]:
+        print_warning(f"{one['file']} is broken: {one['error']}")
 
 
 def limits(
