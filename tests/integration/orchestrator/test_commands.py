@@ -44,6 +44,14 @@ async def test_a_cancelled_job_says_by_whom_and_why(door: Door) -> None:
     assert {one["completed_at"] for one in nodes if one["status"] == "CANCELLED"} == {job["completed_at"]}
 
 
+async def test_a_job_that_has_ended_is_not_paused_any_more(door: Door) -> None:
+    job_id = await door.create("echo_test")
+    await order(door, f"jobs/{job_id}/pause")
+    status, body = await order(door, f"jobs/{job_id}/cancel")
+    assert (status, body["job"]["status"], body["job"]["paused_at"]) == (200, "CANCELLED", None)
+    assert (await door.job(job_id))["paused_at"] is None
+
+
 async def test_a_window_is_told_by_its_order_and_by_its_node(door: Door) -> None:
     job_id = await door.create("fan_out_test")
     path = f"jobs/{job_id}/nodes/split"

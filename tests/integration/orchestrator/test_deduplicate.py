@@ -38,3 +38,11 @@ async def test_the_answer_says_that_the_job_was_there_and_a_cancelled_one_runs_a
         assert (await create(door))[1] == {"job_id": job_id, "status": "CANCELLED", "existing": True}
         assert (await create(door, "?rerun=true"))[1] == {"job_id": job_id, "status": "RUNNING", "existing": True}
         assert (await door.job(job_id))["run_no"] == 2
+
+
+async def test_a_rerun_of_what_does_not_deduplicate_is_refused_and_starts_nothing(door: Door) -> None:
+    body = {"workflow_id": "echo_test"}
+    path = "/api/v1/jobs?rerun=true"
+    status, problem = await door.call("POST", path, body=body, caller="operator", service="gateway")
+    assert (status, problem["field"]) == (422, "rerun")
+    assert (await door.get("/api/v1/jobs"))["jobs"] == []
