@@ -138,7 +138,10 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
     ("GET", f"{_JOBS}/{{job_id}}"): Told(answer=JobView),
     ("GET", f"{_JOBS}/{{job_id}}/nodes"): Told(answer=NodeList),
     ("GET", f"{_JOBS}/{{job_id}}/nodes/{{node_id}}"): Told(answer=NodeView),
-    ("GET", f"{_JOBS}/{{job_id}}/nodes/{{node_id}}/children"): Told(answer=ChildList),
+    ("GET", f"{_JOBS}/{{job_id}}/nodes/{{node_id}}/children"): Told(
+        answer=ChildList,
+        note="The error of a fan-out, and of the job that failed of it, has no `attempts`: each child has its own.",
+    ),
     ("GET", f"{_JOBS}/{{job_id}}/events"): Told(answer=EventList),
     ("GET", f"{_JOBS}/{{job_id}}/outputs"): Told(answer=_VALUE, errors=_DAMAGED),
     ("GET", f"{_JOBS}/{{job_id}}/inputs/{{name}}"): Told(answer=_VALUE, errors=_DAMAGED),

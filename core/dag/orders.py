@@ -210,9 +210,20 @@ def _rerun(run: Run, command: Command, wanted: RerunArguments) -> None:
 
 def _skip(run: Run, command: Command, wanted: NodeArguments) -> None:
     node = node_of(run, wanted.node_id)
-    check_active(run)
+    check_active(run, _way_to_skip(run, node))
     _check_unfinished(node)
     run.bypass_node(node.node_id, _by(command))
+
+
+def _way_to_skip(run: Run, node: NodeState) -> str | None:
+    """Return how a node of a job that was unsuccessful is passed over before it runs once more."""
+    if not reopening.is_unsuccessful(node):
+        return None
+    return (
+        f"Hold its workflow meanwhile: `geodag pause --workflow {run.job.workflow_id}`, `geodag job retry "
+        f"{run.job.job_id}`, `geodag job skip {run.job.job_id} {node.node_id}`, "
+        f"`geodag resume --workflow {run.job.workflow_id}`."
+    )
 
 
 def _decide_gate(run: Run, command: Command, wanted: GateArguments) -> None:
@@ -238,16 +249,30 @@ def node_of(run: Run, node_id: str) -> NodeState:
     """Return a vertex that an order names. Raises `NotFound`."""
     node = run.nodes.get(node_id)
     if node is None or node_id not in run.workflow.nodes:
+        _refuse_item(run, node_id)
         known = ", ".join(run.workflow.nodes)
         raise NotFound(f"the job has no node {node_id!r}; it has {known}", field="node_id", value=node_id)
     return node
 
 
-def check_active(run: Run) -> None:
+def _refuse_item(run: Run, node_id: str) -> None:
+    """Say what is meant where an order names an item of a fan-out. Raises `NotFound`."""
+    fan_out, separator, _ = node_id.partition("__")
+    if separator and isinstance(run.workflow.nodes.get(fan_out), FanOutNode):
+        raise NotFound(
+            f"{node_id} is an item of the fan-out {fan_out}; items cannot be ordered singly",
+            field="node_id",
+            value=node_id,
+            remediation=f"Order it for {fan_out}, which means all of its items.",
+        )
+
+
+def check_active(run: Run, remediation: str | None = None) -> None:
     """Raise `Conflict` JOB_FINAL with the state that won, unless the job goes on."""
     status = run.job.status
     if status in JOB_FINAL:
-        raise Conflict(f"the job is {status} already", code="JOB_FINAL", value=status.value)
+        message = f"the job is {status} already"
+        raise Conflict(message, code="JOB_FINAL", value=status.value, remediation=remediation)
 
 
 def _check_unfinished(node: NodeState) -> None:

@@ -174,6 +174,23 @@ def test_whoever_waits_for_a_job_is_told_how_it_ended(
     assert getattr(done.exception, "exit_code", 0) == code
 
 
+@pytest.mark.parametrize(("status", "hint"), [("COMPLETED", "geodag job rerun j2"), ("FAILED", "--rerun starts it")])
+def test_whoever_waits_for_a_job_that_had_ended_is_told_that_nothing_ran(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, status: str, hint: str
+) -> None:
+    monkeypatch.setitem(ANSWERS, "jobs/j2", ended(status) | {"job_id": "j2"})
+    there = {"job_id": "j2", "status": status, "existing": True}
+    monkeypatch.setattr(peer, "_answer", lambda method, path: there if method == "POST" else ANSWERS["jobs/j2"])
+    done = CliRunner().invoke(app, ["job", "run", "w", "--wait"])
+    assert "Was there" in done.stdout
+    assert "Nothing ran now" in done.stdout
+    assert hint in done.stdout
+    done = CliRunner().invoke(app, ["job", "run", "w", "--wait", "--json"])
+    assert json.loads(done.stdout)["existing"] is True
+    there["status"] = "RUNNING"
+    assert "Ended" in CliRunner().invoke(app, ["job", "run", "w", "--wait"]).stdout
+
+
 def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
     words = "job retry --workflow w --error BROKEN --older-than 60 --status failed --dry-run --json"
     shown = run(*words.split())
@@ -182,6 +199,17 @@ def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
     assert peer.seen == [
         ("POST", "commands/retry", {"filter": wanted, "args": {}, "limit": 100, "dry_run": True}),
     ]
+
+
+def test_the_workflows_of_a_platform_are_listed_with_those_that_are_broken(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"workflow_id": "w", "version": 2, "name": "Wide", "description": "It widens."}
+    broken = {"file": "x.yaml", "error": "x.yaml:5: no"}
+    monkeypatch.setitem(ANSWERS, "workflows", {"workflows": [found], "broken": [broken]})
+    shown = run("workflow", "list")
+    assert "It widens." in shown
+    assert "x.yaml is broken: x.yaml:5: no" in shown
 
 
 @pytest.mark.parametrize(("words", "told"), [
@@ -251,6 +279,33 @@ def test_a_cancelled_job_says_by_whom_and_why_and_which_nodes_went_with_it(
     assert "0/8 undone:8 " in shown
     assert "cancelled with the job" in shown
     assert "cancelled: another node failed" in shown
+
+
+def test_the_items_of_a_fan_out_are_listed_page_by_page_and_the_job_says_how(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = {"code": "BROKEN", "message": "no such band"}
+    child = {"node_id": "each__0", "status": "FAILED", "attempt": 2, "error": error}
+    first = {"nodes": [child] * 200, "next_after": "c1"}
+    rest = [first, {"nodes": [child], "next_after": None}]
+    with monkeypatch.context() as patch:
+        patch.setattr(peer, "_answer", lambda method, path: rest.pop(0))
+        shown = run(*["job", "children", "j1", "each", "--status", "failed", "--limit", "300"])
+    assert shown.count("BROKEN: no such band") == 201
+    path = "jobs/j1/nodes/each/children?limit=200&status=FAILED"
+    assert [asked for _, asked, _ in peer.seen] == [path, f"{path}&after=c1"]
+    failed = JOB | {"status": "FAILED", "error": {"code": "FAN_OUT_FAILED", "message": "3", "node_id": "each"}}
+    monkeypatch.setitem(ANSWERS, "jobs/j1", failed)
+    assert "geodag job children j1 each --status FAILED" in run("job", "show", "j1")
+
+
+def test_a_node_is_shown_with_its_output(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = {"node_id": "a", "status": "COMPLETED", "output": {"heights": [1, 2]}, "error": None}
+    monkeypatch.setitem(ANSWERS, "jobs/j1/nodes/a", node)
+    assert '{"heights": [1, 2]}' in run("job", "node", "j1", "a")
+    assert json.loads(run("job", "node", "j1", "a", "--json")) == node
+    monkeypatch.setitem(ANSWERS, "jobs/j1/nodes/a/output", [1, 2, 3])
+    assert json.loads(run("job", "node", "j1", "a", "--output")) == [1, 2, 3]
 
 
 def test_a_changed_window_is_shown(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +396,8 @@ def test_a_platform_is_changed_only_in_what_was_named(peer: Peer) -> None:
 
 @pytest.mark.parametrize("words", [
     "jobs", "events j1", "audit", "limits", "limits k 3", "pauses", "pause --all", "resume --all", "job list",
-    "job show j1", "job cancel j1", "job cancel --workflow w", "dead-letters list", "dead-letters replay 7",
+    "job show j1", "job node j1 a", "job children j1 a",
+    "job cancel j1", "job cancel --workflow w", "dead-letters list", "dead-letters replay 7",
     "webhooks list", "webhooks replay d1", "platforms list", "platforms set ddh --off", "reviews", "assets",
     "versions a", "status r", "comments a 0", "version a 0",
 ])  # fmt: skip
@@ -358,7 +414,10 @@ def test_no_answer_commands_the_terminal(monkeypatch: pytest.MonkeyPatch, words:
 @pytest.mark.parametrize(
     "words",
     ["platforms set ddh", "pause", "pause --all --queue q", "job cancel", "job cancel j1 --workflow w",
-     "job rerun j1 a --params [1]", "job rerun j1 a --params {", "job run w --input a",
+     "job rerun j1 a --params [1]", "job rerun j1 a --params {", "job priority j1 9",
+     "job priority 11 j1", "job priority urgent j1",
+     "job run w --input a",
+     "job run w --input a=1 --input b=2 --input a=3",
      "job run w --inputs /no/such/file"],
 )  # fmt: skip
 def test_a_wrong_command_line_is_refused_before_anything_is_called(peer: Peer, words: str) -> None:

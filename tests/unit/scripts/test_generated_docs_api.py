@@ -23,7 +23,12 @@ def test_every_order_is_told() -> None:
 
 def test_every_argument_of_an_order_and_its_codes_are_told() -> None:
     orders = PAGE.partition("## Orders\n")[2].partition("\n### ")[0]
-    for words in ("| `rerun` | `run_no` | ", "| `rerun` | `params` | ", "| `gate` | `data` | ", "| `window` | `max_conc"):
+    for words in (
+        "| `rerun` | `run_no` | ",
+        "| `rerun` | `params` | ",
+        "| `gate` | `data` | ",
+        "| `window` | `max_conc",
+    ):
         assert words in orders
     assert {"JOB_CHANGED", "JOB_NOT_FAILED"} <= set(re.findall(r"`([A-Z_]+)`", ORDERS["rerun"][2]))
 
