@@ -30,6 +30,8 @@ STATE_STYLES = {
     "pending_review": "yellow",
 }
 STATE_COLUMNS = frozenset({"status", "state", "review", "event_status"})
+FRACTION: Final = re.compile(r"(?<=:\d\d)\.\d+(?=Z|[+-])")
+"""Of the second, of a time in a list."""
 HARMFUL: Final = re.compile(
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -134,6 +136,8 @@ def row_table(title: str, columns: tuple[str, ...], rows: list[Json]) -> Table:
 def _cell(column: str, value: Any) -> Text:
     if value is None:
         return Text("–")
+    if column.endswith("_at") and isinstance(value, str):
+        value = FRACTION.sub("", value)
     return styled(str(value)) if column in STATE_COLUMNS else _shown(value)
 
 

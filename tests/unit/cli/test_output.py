@@ -44,6 +44,18 @@ def test_a_table_that_needs_more_than_there_is_goes_beyond_it_and_is_not_cut(
         assert all(line.endswith("│") and line.count("…") == 2 for line in wide)
 
 
+def test_times_in_lists_are_told_to_the_second(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {
+        "job_id": "j",
+        "created_at": "2026-11-29T17:06:30.622701Z",
+        "note": "took 1.5",
+        "until_at": "00:00:01.5+02:00",
+    }
+    show(row, row_table("Jobs", tuple(row), [row]), as_json=False)
+    shown = capsys.readouterr().out
+    assert all(words in shown for words in ("2026-11-29T17:06:30Z ", "took 1.5", "00:00:01+02:00"))
+
+
 NASTY = st.text(st.characters() | st.sampled_from("\x1b\x07\r\n\x9b\x7f\u202e[/]:"), max_size=20)
 VALUES = st.recursive(st.none() | st.booleans() | st.integers() | NASTY, lambda inner: st.lists(inner, max_size=2))
 ROWS = st.fixed_dictionaries(dict.fromkeys(("job_id", "status", "name", "message"), VALUES))
