@@ -1,11 +1,13 @@
 """What can go wrong for somebody at the terminal, how it is shown, and the exit code it gives."""
 
+import os
 from enum import IntEnum
+from http import HTTPStatus
 from typing import Any
 
 from rich.table import Table
 
-from cli.output import console, key_value_table, print_error, print_json
+from cli.output import key_value_table, print_error, print_json, print_table
 from core.errors import GeodagError
 
 
@@ -66,7 +68,8 @@ class JobNotCompleted(CliError):
     exit_code = ExitCode.PROCESSING_FAILED
 
 
-ERROR_ROWS = ("code", "field", "value", "message", "remediation", "next_actions", "error_id")
+KEY_VARIABLE = "GEODAG_API_KEY"
+ERROR_ROWS = ("code", "field", "value", "message", "remediation", "next_actions", "key", "error_id")
 
 
 def error_table(title: str, error: dict[str, Any]) -> Table:
@@ -76,19 +79,34 @@ def error_table(title: str, error: dict[str, Any]) -> Table:
     return key_value_table(title, rows, style="bold red")
 
 
+def _may_be_of_role(refused: Refused) -> bool:
+    """Return whether another key might have been let in; the gateway hides from a role that a route is there."""
+    hidden = refused.status == HTTPStatus.NOT_FOUND and refused.problem.get("field") in {None, "path"}
+    return hidden or refused.status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+
+
+def _about_key(error: CliError) -> dict[str, Any]:
+    """Return, for who is refused for his role, that a key of the environment was used for all of them."""
+    if not isinstance(error, Refused) or not _may_be_of_role(error) or not os.environ.get(KEY_VARIABLE):
+        return {}
+    return {
+        "key": f"{KEY_VARIABLE} of the environment, in place of the home's key of the role; unset it to use that one"
+    }
+
+
 def show_error(error: CliError, *, as_json: bool) -> int:
     """Print an error to stderr, readable or as JSON, and return the exit code."""
     if as_json:
         document = getattr(error, "problem", None) or getattr(error, "status", None) or {"detail": str(error)}
-        print_json(document, stderr=True)
+        print_json(document | _about_key(error), stderr=True)
     elif isinstance(error, Refused):
-        console(stderr=True).print(error_table(f"Refused with HTTP {error.status}", error.problem))
+        print_table(error_table(f"Refused with HTTP {error.status}", error.problem | _about_key(error)), stderr=True)
     elif isinstance(error, NotDone):
-        console(stderr=True).print(error_table("Not done", error.problem))
+        print_table(error_table("Not done", error.problem), stderr=True)
     elif isinstance(error, ProcessingFailed):
         print_error(str(error))
         for detail in error.status.get("errors") or []:
-            console(stderr=True).print(error_table("Error", detail))
+            print_table(error_table("Error", detail), stderr=True)
     else:
         print_error("Error: ", str(error))
     return int(error.exit_code)

@@ -8,6 +8,7 @@ from cli.commands import (
     database,
     dead_letters,
     job,
+    looking,
     operate,
     pausing,
     report,
@@ -60,6 +61,10 @@ app.command()(pausing.pause)
 app.command()(pausing.resume)
 app.command()(pausing.pauses)
 job.app.command("run")(starting.run)
+job.app.command("list")(looking.list_jobs)
+job.app.command("show")(looking.show_job)
+job.app.command("node")(looking.show_node)
+job.app.command("children")(looking.list_children)
 app.add_typer(job.app, name="job")
 app.add_typer(dead_letters.app, name="dead-letters")
 app.add_typer(webhooks.app, name="webhooks")
@@ -68,6 +73,7 @@ app.command()(operate.limits)
 app.command()(retention.gc)
 app.command("storage")(retention.storage_of_platforms)
 app.add_typer(database.app, name="db")
+workflow.app.command("list")(operate.workflows)
 app.add_typer(workflow.app, name="workflow")
 
 

@@ -10,12 +10,14 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 Json = dict[str, Any]
 PIPED_WIDTH = 160
+NARROWEST = 4
+"""Characters of a column that gives way to ids: the last is an ellipsis."""
 STATE_STYLES = {
     "completed": "green",
     "COMPLETED": "green",
@@ -28,6 +30,8 @@ STATE_STYLES = {
     "pending_review": "yellow",
 }
 STATE_COLUMNS = frozenset({"status", "state", "review", "event_status"})
+FRACTION: Final = re.compile(r"(?<=:\d\d)\.\d+(?=Z|[+-])")
+"""Of the second, of a time in a list."""
 HARMFUL: Final = re.compile(
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -74,6 +78,17 @@ def print_text(text: str) -> None:
     sys.stdout.write(printable_lines(text))
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def none_matches(wanted: Json) -> str:
+    """Return the line that says instead of an empty table that a filter means no job; what is None was not asked."""
+    said = ", ".join(f"{name}={value}" for name, value in wanted.items() if value is not None)
+    return f"No job matches {said}\n" if said else "There are no jobs\n"
+
+
 def print_error(words: str, text: str = "") -> None:
     """Print words of ours in red and what they are about to stderr."""
     told = plain(words, "bold red")
@@ -112,7 +127,7 @@ def row_table(title: str, columns: tuple[str, ...], rows: list[Json]) -> Table:
     for column in columns:
         is_id = column.endswith("_id") or column == "name"
         widest = max((_cell(column, row.get(column)).cell_len for row in rows), default=0) if is_id else None
-        table.add_column(column, overflow="fold" if is_id else "ellipsis", min_width=widest)
+        table.add_column(column, overflow="fold" if is_id else "ellipsis", min_width=widest, no_wrap=is_id)
     for row in rows:
         table.add_row(*(_cell(column, row.get(column)) for column in columns))
     return table
@@ -121,6 +136,8 @@ def row_table(title: str, columns: tuple[str, ...], rows: list[Json]) -> Table:
 def _cell(column: str, value: Any) -> Text:
     if value is None:
         return Text("–")
+    if column.endswith("_at") and isinstance(value, str):
+        value = FRACTION.sub("", value)
     return styled(str(value)) if column in STATE_COLUMNS else _shown(value)
 
 
@@ -130,9 +147,18 @@ def _shown(value: Any) -> Text:
     return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def show(value: Any, renderable: object, *, as_json: bool) -> None:
-    """Print a value as JSON, or its picture for people."""
+def print_table(table: RenderableType, *, stderr: bool = False) -> None:
+    """Print a table, and one whose ids need more than there is wider than that: nothing is cut without a mark."""
+    place = console(stderr=stderr)
+    if isinstance(table, Table):
+        place.width = max(place.width, sum((one.min_width or NARROWEST) + len(" │ ") for one in table.columns) + 1)
+    place.print(table)
+
+
+def show(value: Any, picture: RenderableType, *, as_json: bool) -> None:
+    """Print a value as JSON, or its picture for people, which is a table or a group of them."""
     if as_json:
         print_json(value)
-    else:
-        console().print(renderable)
+        return
+    for table in picture.renderables if isinstance(picture, Group) else (picture,):
+        print_table(table)

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.client import Client
-from cli.errors import Unreachable
+from cli.errors import KEY_VARIABLE, Unreachable
 from cli.stack.credentials import load_credentials
 from cli.stack.layout import Urls
 from cli.stack.stack import read_state
 
-KEY_VARIABLE = "GEODAG_API_KEY"
 URL_VARIABLES = {
     "gateway": "GEODAG_GATEWAY_URL",
     "orchestrator": "GEODAG_ORCHESTRATOR_URL",

@@ -50,6 +50,20 @@ class EventRepository:
         """Create the partitions of this month and of the coming ones that are not there yet."""
         await self._conn.execute("SELECT dagapp.ensure_event_partitions(%s)", (months_ahead,))
 
+    async def cancel_of(self, job_id: str, since: datetime) -> JobEvent | None:
+        """Return the newest cancel of a job; `since` keeps months out in which it was not."""
+        async with self._conn.cursor(row_factory=class_row(JobEvent)) as cursor:
+            await cursor.execute(
+                """
+                SELECT event_id, job_id, node_id, task_id, event_type, event_status, event_data, checkpoint_name,
+                    created_at
+                FROM dagapp.dag_job_events WHERE job_id = %s AND event_type = 'job_cancelled' AND created_at >= %s
+                ORDER BY event_id DESC LIMIT 1
+                """,
+                (job_id, since),
+            )
+            return await cursor.fetchone()
+
     async def of_job(self, job_id: str, after: int, limit: int) -> Sequence[JobEvent]:
         """Return events of one job with ids above `after`, oldest first."""
         async with self._conn.cursor(row_factory=class_row(JobEvent)) as cursor:

@@ -27,6 +27,8 @@ class LimitView:
     set_by: str | None
     held: int
     waiting: int
+    asked: int | None
+    """What the newest request asked for; None of a key that nobody has asked for a slot of yet."""
 
 
 class SlotRepository:
@@ -192,6 +194,14 @@ class SlotRepository:
         """Lock the limits of what these hold, before looking again."""
         await self._lock((), holders)
 
+    async def lock_limit(self, slot_key: str) -> tuple[int, str | None] | None:
+        """Lock one key and return its limit and who set it; None when there is no such key."""
+        cursor = await self._conn.execute(
+            "SELECT limit_count, set_by FROM dagapp.dag_limits WHERE slot_key = %s FOR UPDATE", (slot_key,)
+        )
+        row = await cursor.fetchone()
+        return None if row is None else (row[0], row[1])
+
     async def set_limit(self, slot_key: str, limit: int, set_by: str) -> None:
         """Set a limit by hand, which outlives what workflows say, and grant what it makes room for."""
         await self._conn.execute(
@@ -245,7 +255,7 @@ class SlotRepository:
         async with self._conn.cursor(row_factory=class_row(LimitView)) as cursor:
             await cursor.execute(
                 """
-                SELECT l.slot_key, l.limit_count AS limit, l.set_by,
+                SELECT l.slot_key, l.limit_count AS limit, l.set_by, l.asked_count AS asked,
                     count(s.granted_at) AS held, count(s.holder) - count(s.granted_at) AS waiting
                 FROM dagapp.dag_limits AS l LEFT JOIN dagapp.dag_slots AS s USING (slot_key)
                 WHERE %(key)s::text IS NULL OR l.slot_key = %(key)s

@@ -39,6 +39,13 @@ class WorkflowRepository:
             )
             return await cursor.fetchall()
 
+    async def is_stored(self, workflow_id: str) -> bool:
+        """Return whether any version of a workflow was ever stored."""
+        cursor = await self._conn.execute(
+            "SELECT FROM dagapp.dag_workflows WHERE workflow_id = %s LIMIT 1", (workflow_id,)
+        )
+        return await cursor.fetchone() is not None
+
     async def other_hashes(self, workflow_id: str, version: int, definition_hash: str) -> Sequence[str]:
         """Return hashes under which the same id and version was stored with other content."""
         cursor = await self._conn.execute(

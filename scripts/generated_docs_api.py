@@ -21,7 +21,7 @@ from orchestrator.routes.commands import CommandAnswer, CommandMany, CommandMany
 from orchestrator.routes.dead_letters import DeadLetters, Why
 from orchestrator.routes.job_batches import CreateJobs, JobsCreated
 from orchestrator.routes.jobs import CreateJob, EventList, JobCreated, JobList, JobView
-from orchestrator.routes.limits import Limit, Limits, SetLimit
+from orchestrator.routes.limits import Limit, Limits, SetLimit, UnsetLimit
 from orchestrator.routes.nodes import ChildList, NodeList, NodeView
 from orchestrator.routes.pauses import Switches, Turn, Turned
 from scripts.generated_docs_handlers import table
@@ -83,7 +83,11 @@ ORDERS: Final[Mapping[str, tuple[str, Any, str]]] = {
         None,
         f"`NOTHING_FAILED`; {REOPEN}",
     ),
-    "rerun": ("Run a job again from a node on, or from its start.", RerunArguments, f"`NODE_NOT_STARTED`, {REOPEN}"),
+    "rerun": (
+        "Run a job again from a node on, or from its start.",
+        RerunArguments,
+        f"`NODE_NOT_STARTED`, `JOB_CHANGED`, `JOB_NOT_FAILED`, {REOPEN}",
+    ),
     "skip": ("Pass a node over; what follows it goes on.", None, "`JOB_FINAL`, `NODE_FINAL`"),
     "gate": (
         "Decide a gate; the first decision wins.",
@@ -130,11 +134,14 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
         JobsCreated,
         note="Each item of `jobs` is a `CreateJob`. Up to 32 MiB where no gateway stands before.",
     ),
-    ("GET", _JOBS): Told(answer=JobList),
+    ("GET", _JOBS): Told(answer=JobList, errors="404 no such workflow"),
     ("GET", f"{_JOBS}/{{job_id}}"): Told(answer=JobView),
     ("GET", f"{_JOBS}/{{job_id}}/nodes"): Told(answer=NodeList),
     ("GET", f"{_JOBS}/{{job_id}}/nodes/{{node_id}}"): Told(answer=NodeView),
-    ("GET", f"{_JOBS}/{{job_id}}/nodes/{{node_id}}/children"): Told(answer=ChildList),
+    ("GET", f"{_JOBS}/{{job_id}}/nodes/{{node_id}}/children"): Told(
+        answer=ChildList,
+        note="The error of a fan-out, and of the job that failed of it, has no `attempts`: each child has its own.",
+    ),
     ("GET", f"{_JOBS}/{{job_id}}/events"): Told(answer=EventList),
     ("GET", f"{_JOBS}/{{job_id}}/outputs"): Told(answer=_VALUE, errors=_DAMAGED),
     ("GET", f"{_JOBS}/{{job_id}}/inputs/{{name}}"): Told(answer=_VALUE, errors=_DAMAGED),
@@ -143,7 +150,8 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
     ("POST", "/api/v1/commands/{kind}"): Told(
         CommandMany,
         CommandManyAnswer,
-        "404 `kind` is none of cancel, pause, resume, priority, retry, rerun; 422 a filter that says nothing",
+        "404 `kind` is none of cancel, pause, resume, priority, retry, rerun, or `filter.workflow_id` no workflow; "
+        "422 a filter that says nothing",
         note="All that the filter says must hold. Without `status` it means jobs that have not ended, for retry those "
         "that failed or were cancelled, for rerun those that have ended. `args` has the arguments of the order. "
         "`outcome` is applied, pending, refused (with `code`) or failed; in a dry run would_apply or refused.",
@@ -157,8 +165,16 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
         note="Lifting what is not set is no error: `changed` is false.",
     ),
     ("GET", _LIMITS): Told(answer=Limits),
-    ("PUT", f"{_LIMITS}/{{key}}"): Told(SetLimit, Limit, "404 nobody has asked for a slot of the key yet; 422"),
-    ("DELETE", f"{_LIMITS}/{{key}}"): Told(answer=Limit, errors="404 nobody has asked for a slot of the key yet"),
+    ("PUT", f"{_LIMITS}/{{key}}"): Told(
+        SetLimit,
+        Limit,
+        "422 a number that cannot be, or a key that no job could ask for",
+        note="A key is `global:TEXT` or `WORKFLOW:TEXT`, as `concurrency.key` of a workflow makes it. It may be set "
+        "before anybody asks for a slot of it; `asked` is null until then. A change is in the audit.",
+    ),
+    ("DELETE", f"{_LIMITS}/{{key}}"): Told(
+        UnsetLimit, Limit, "404 nobody has asked for a slot of the key yet", note="A change is in the audit."
+    ),
     ("GET", _LETTERS): Told(answer=DeadLetters),
     ("POST", f"{_LETTERS}/{{dead_letter_id}}/replay"): Told(Why, DeadLetter, "409 `DEAD_LETTER_RESOLVED`"),
     ("POST", f"{_LETTERS}/{{dead_letter_id}}/discard"): Told(Why, DeadLetter, "409 `DEAD_LETTER_RESOLVED`"),
@@ -258,6 +274,10 @@ def _orders() -> list[str]:
             f"`{one.name}` ({one.type}{', required' if one.default == 'required' else ''})" for one in fields
         )
         lines.append(f"| `{kind}` | {does} | {words or '–'} | {conflicts} |")
+    lines += ["", "| order | argument | meaning |", "|---|---|---|"]
+    for kind, (_, model, _) in ORDERS.items():
+        told = [one for one in guides_of(model)[0].fields if one.meaning] if model is not None else []
+        lines += [f"| `{kind}` | `{one.name}` | {one.meaning} |" for one in told]
     return lines
 
 

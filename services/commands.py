@@ -203,7 +203,7 @@ class CommandService:
             ParameterMissing: The filter says nothing, so it would mean every job.
             ParameterInvalid: The arguments do not fit.
         """
-        statuses = _statuses(wanted, order.kind)
+        statuses = statuses_meant(wanted, order.kind)
         check_order(order.kind, order.args)
         async with transaction(self._pool) as conn:
             found = await JobRepository(conn).matching(wanted, statuses, limit + 1)
@@ -314,7 +314,13 @@ def _outcome(
     return JobOutcome(job.job_id, job.workflow_id, status, "failed", error.detail.code)
 
 
-def _statuses(wanted: JobFilter, kind: str) -> frozenset[JobStatus]:
+def statuses_meant(wanted: JobFilter, kind: str) -> frozenset[JobStatus]:
+    """Return in which statuses an order by filter means jobs.
+
+    Raises:
+        NotFound: There is no such order for many jobs.
+        ParameterMissing: The filter says nothing.
+    """
     usual = {known.value: statuses for known, statuses in MANY.items()}.get(kind)
     if usual is None:
         known = ", ".join(sorted(MANY))

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from core.dag.progress import Facts, Progress, progress_of
@@ -11,12 +12,13 @@ from core.errors import NotFound
 from core.ids import message_id
 from core.models.engine import Attempt, Job, NodeState
 from core.models.fan_out import FanOut
-from core.statuses import JOB_FINAL, AttemptState, NodeStatus
+from core.statuses import JOB_FINAL, AttemptState, JobStatus, NodeStatus
 from repositories.attempts import AttemptRepository
 from repositories.children import ChildRepository
 from repositories.commands import CommandRepository
 from repositories.database import AsyncPool, transaction
 from repositories.dead_letters import DeadLetterRepository
+from repositories.events import EventRepository
 from repositories.fan_outs import FanOutRepository
 from repositories.history import HistoryRepository
 from repositories.jobs import JobRepository
@@ -27,6 +29,8 @@ from services.work import Connection
 
 HEARD_SECONDS = 30.0
 """A worker that was silent for longer counts as gone."""
+CANCEL_MARGIN = timedelta(minutes=1)
+"""Before the end of a job in which its cancel is looked for: the two have one clock."""
 LOOKED_AT = 10_000
 """Children that are looked at for one page of those in a status."""
 
@@ -40,6 +44,15 @@ class NodeInsight:
     waiting_for: Mapping[str, Any] | None
     fan_out: FanOut | None = None
     children: Children | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Who cancelled a job, why and when; for operators alone, it names people."""
+
+    by: str | None
+    reason: str | None
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +158,17 @@ class InsightService:
                 now=moment.now,
             )
         return progress_of(workflow, facts)
+
+    async def cancelled(self, job: Job) -> Cancelled | None:
+        """Return who cancelled a job, as its log has it; None for one that was not, or whose log is archived."""
+        if job.status is not JobStatus.CANCELLED or job.completed_at is None:
+            return None
+        async with transaction(self._pool) as conn:
+            event = await EventRepository(conn).cancel_of(job.job_id, job.completed_at - CANCEL_MARGIN)
+        if event is None:
+            return None
+        said = event.event_data
+        return Cancelled(said.get("actor"), said.get("reason") or None, event.created_at)
 
     async def _attempts(self, conn: Any, nodes: Sequence[NodeState]) -> dict[str, Attempt]:
         tasks = [node.task_id for node in nodes if node.task_id is not None]

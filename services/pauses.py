@@ -1,7 +1,7 @@
 """Pause switches: of everything, of one workflow, of one queue. Submits are accepted meanwhile and wait."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.errors import NotFound, ParameterInvalid
@@ -10,7 +10,9 @@ from core.identity import Role
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
 from repositories.pauses import LIFTED, SET, PauseRepository, Switch
+from services.known_workflows import is_known, unknown_workflow
 from services.shelf import Shelf
+from services.work import Connection
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +52,9 @@ class PauseService:
             NotFound: There is nothing by that name; what is gone can be lifted if it was ever paused.
         """
         kind, name = parse_switch(switch)
-        known = self._is_known(kind, name)
-        if paused and not known:
-            raise _unknown(kind, name)
         async with transaction(self._pool) as conn:
-            pauses = PauseRepository(conn)
-            if not known and not await pauses.was_turned(switch):
+            pauses, known = PauseRepository(conn), await self._is_known(conn, kind, name)
+            if not known and (paused or not await pauses.was_turned(switch)):
                 raise _unknown(kind, name)
             changed = await pauses.turn(switch, paused, actor)
             if changed:
@@ -80,9 +79,10 @@ class PauseService:
             await pauses.log(woken, event, data, queue)
         return len(woken)
 
-    def _is_known(self, kind: str, name: str) -> bool:
-        known: Iterable[str] = self._shelf.catalogue.ids() if kind == "workflow" else KNOWN_QUEUES
-        return kind == "all" or name in known
+    async def _is_known(self, conn: Connection, kind: str, name: str) -> bool:
+        if kind == "workflow":
+            return await is_known(conn, self._shelf, name)
+        return kind == "all" or name in KNOWN_QUEUES
 
     async def release_held(self) -> int:
         """Wake jobs that are held by nothing any more and return how many.
@@ -97,6 +97,8 @@ class PauseService:
 
 
 def _unknown(kind: str, name: str) -> NotFound:
+    if kind == "workflow":
+        return unknown_workflow(name, "switch")
     return NotFound(f"there is no {kind} {name[:64]}", field="switch", value=f"{kind}:{name[:64]}")
 
 

@@ -21,6 +21,7 @@ from services.work import Connection
 
 log = logging.getLogger(__name__)
 
+LISTED: Final = "`geodag workflow list` or GET /api/v1/workflows says which there are."
 _ID: Final = re.compile(r"""^["']?workflow_id["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
 
 
@@ -36,14 +37,20 @@ class Shelf:
         """Return one version, by default the default one.
 
         Raises:
-            NotFound: There is none; when a broken file is about it, the message says which and what is wrong first.
+            NotFound: There is none, with where to look; when a broken file is about it, the message says which and
+                what is wrong first.
         """
         try:
             return self.catalogue.get(workflow_id, version)
         except NotFound as missing:
             broken = self._broken(workflow_id, version)
             if broken is None:
-                raise
+                raise NotFound(
+                    missing.detail.message,
+                    field=missing.detail.field,
+                    value=missing.detail.value,
+                    remediation=f"{LISTED} A new file counts once the orchestrators start again.",
+                ) from missing
             first, *others = broken.error.splitlines()
             more = f" (and {len(others)} more)" if others else ""
             raise NotFound(

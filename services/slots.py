@@ -4,16 +4,24 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from core.dag.slot_wishes import SlotRequest
+from core.dag.slots import GLOBAL
+from core.dag.slots import MAX_KEY as MAX_TEXT
 from core.errors import NotFound, ParameterInvalid
+from core.identity import Role
+from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
 from repositories.slots import LimitView, SlotRepository
 from services.evaluation import Step
+from services.known_workflows import is_known
+from services.shelf import Shelf
 from services.work import Connection, pipelined
 
 SWEEP_BATCH = 500
 UNUSED_SECONDS = 3600.0
 MAX_LIMIT = 100_000
 MAX_KEY = 400
+SET, UNSET = "limit_set", "limit_unset"
+"""What the audit calls it."""
 
 
 async def move_slots(conn: Connection, steps: Iterable[Step], left: Collection[str] = ()) -> None:
@@ -80,8 +88,10 @@ class SlotService:
         async with transaction(self._pool) as conn:
             return await SlotRepository(conn).limits()
 
-    async def set_limit(self, slot_key: str, limit: int | None, actor: str) -> LimitView:
+    async def set_limit(self, slot_key: str, limit: int | None, actor: str, reason: str | None = None) -> LimitView:
         """Set the limit of a key by hand, or with None leave it to the workflows again, and return the key.
+
+        A change is in the audit. A key may be set before anybody asks for a slot of it.
 
         Raises:
             ParameterInvalid: The key or the number cannot be.
@@ -91,13 +101,46 @@ class SlotService:
             raise ParameterInvalid(f"a key has 1 to {MAX_KEY} characters", field="key", value=slot_key[:80])
         if limit is not None and not 0 <= limit <= MAX_LIMIT:
             raise ParameterInvalid(f"a limit is 0 to {MAX_LIMIT}", field="limit", value=limit)
-        async with pipelined(self._pool) as conn:
+        async with transaction(self._pool) as conn:
             slots = SlotRepository(conn)
-            if limit is None:
+            before = await slots.lock_limit(slot_key)
+            if limit is not None:
+                await slots.set_limit(slot_key, limit, actor)
+            elif before is not None:
                 await slots.unset_limit(slot_key)
             else:
-                await slots.set_limit(slot_key, limit, actor)
-            found = await slots.limits(slot_key)
-        if not found:
-            raise NotFound(f"nobody has asked for a slot of {slot_key!r} yet", field="key", value=slot_key[:80])
-        return found[0]
+                raise NotFound(f"nobody has asked for a slot of {slot_key!r} yet", field="key", value=slot_key[:80])
+            (after,) = await slots.limits(slot_key)
+            if before != (after.limit, after.set_by):
+                await AuditRepository(conn).add(_entry(before, after, actor, reason))
+        return after
+
+
+async def check_key(conn: Connection, shelf: Shelf, slot_key: str) -> None:
+    """Refuse a key that no job could ask for, as `core.dag.slots` makes them. Raises `ParameterInvalid`."""
+    owner, _, text = slot_key.partition(":")
+    everyones = slot_key.startswith(GLOBAL)
+    longest = MAX_TEXT - len(GLOBAL) if everyones else MAX_TEXT
+    if 0 < len(text) <= longest and (everyones or await is_known(conn, shelf, owner)):
+        return
+    raise ParameterInvalid(
+        f"no job can ask for a slot of {slot_key[:80]!r}: a key is global:TEXT, or WORKFLOW:TEXT with the id of a "
+        f"workflow there is, and a TEXT of at most {longest} characters",
+        field="key",
+        value=slot_key[:80],
+        remediation="`geodag limits` lists the keys that were asked for; `concurrency.key` of a workflow makes them.",
+    )
+
+
+def _entry(before: tuple[int, str | None] | None, after: LimitView, actor: str, reason: str | None) -> NewAuditEntry:
+    limit, set_by = before or (None, None)
+    return NewAuditEntry(
+        asset_id=None,
+        version_ordinal=None,
+        action=UNSET if after.set_by is None else SET,
+        actor=actor,
+        actor_role=Role.OPERATOR,
+        reason=reason,
+        before={"slot_key": after.slot_key, "limit": limit, "set_by": set_by},
+        after={"slot_key": after.slot_key, "limit": after.limit, "set_by": after.set_by},
+    )

@@ -1,34 +1,30 @@
-"""`geodag job`: look at jobs and order something, for one job, one of its nodes, or all that a filter means."""
+"""`geodag job`: order something for one job, for one of its nodes, or for all that a filter means."""
 
 import json
-from collections.abc import Mapping
 from enum import StrEnum
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group
 
+from cli.commands.looking import JobArgument, NodeArgument
 from cli.commands.submit import WrongCommandLine
-from cli.operator import MOST_ROWS, Json, ReasonOption, operate, pages, segment
+from cli.operator import Json, ReasonOption, operate, segment
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import key_value_table, row_table, show
+from cli.output import counted, key_value_table, none_matches, print_text, row_table, show
+from core.dag.definition import PRIORITY_NAMES
 from core.statuses import JobStatus
 
 app = typer.Typer(no_args_is_help=True, help="Start jobs, look at them and tell them what to do, as an operator.")
 
-LIST_COLUMNS = ("job_id", "workflow_id", "status", "priority", "waiting for", "created_at", "completed_at")
-NODE_COLUMNS = ("node_id", "status", "attempt", "waits for", "items", "error or reason")
+FILTER_WORDS = {
+    "workflow_id": "workflow", "older_than_seconds": "older-than", "correlation_id": "request", "error_code": "error",
+}  # fmt: skip
+"""Options of a filter, where the API has another name."""
+MOST_URGENT = 10
 OUTCOME_COLUMNS = ("job_id", "workflow_id", "status", "outcome", "code")
-SHOWN = (
-    "job_id", "workflow_id", "status", "run_no", "priority", "paused_at", "progress", "waiting_for", "error",
-    "warnings", "outputs", "created_at", "started_at", "completed_at",
-)  # fmt: skip
 
-JobArgument = Annotated[str, typer.Argument(help="The job's id.")]
 OneOrMany = Annotated[str | None, typer.Argument(help="The job's id; left out, all that the filter means.")]
-NodeArgument = Annotated[str, typer.Argument(help="The node's id.")]
 WorkflowFilter = Annotated[str | None, typer.Option("--workflow", help="Filter: jobs of this workflow.")]
 StatusFilter = Annotated[
     JobStatus | None, typer.Option("--status", case_sensitive=False, help="Filter: in this status.")
@@ -45,69 +41,6 @@ class GateWord(StrEnum):
 
     APPROVED = "approved"
     REJECTED = "rejected"
-
-
-@app.command("list")
-def list_jobs(
-    status: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="Only jobs in this status.")] = None,
-    workflow: Annotated[str | None, typer.Option(help="Only jobs of this workflow.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Jobs at most.")] = 20,
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
-) -> None:
-    """List the newest jobs."""
-    facts = {"limit": min(limit, MOST_ROWS), "status": status, "workflow_id": workflow}
-    jobs = list(islice(pages(lambda path: operate(home, "GET", path), "jobs", "jobs", facts), limit))
-    rows = [{**row, "waiting for": _reason(row.get("waiting_for"))} for row in jobs]
-    show(jobs, row_table("Jobs", LIST_COLUMNS, rows), as_json=as_json)
-
-
-@app.command("show")
-def show_job(job: JobArgument, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
-    """Show a job, why each of its nodes waits and why it failed."""
-    found = operate(home, "GET", f"jobs/{segment(job)}")
-    nodes = operate(home, "GET", f"jobs/{segment(job)}/nodes")["nodes"]
-    rows = [
-        {
-            **node,
-            "waits for": _reason(node.get("waiting_for")),
-            "items": _items(node.get("fan_out")),
-            "error or reason": _ending(node),
-        }
-        for node in nodes
-    ]
-    facts = {name: found[name] for name in SHOWN if found.get(name) not in (None, [])}
-    picture = Group(key_value_table(f"Job {job}", facts), row_table("Nodes", NODE_COLUMNS, rows))
-    show({**found, "nodes": nodes}, picture, as_json=as_json)
-
-
-def _reason(waiting_for: Mapping[str, Any] | None) -> str | None:
-    """Return why something waits as one line."""
-    if not waiting_for:
-        return None
-    said = {name: _words(value) for name, value in waiting_for["detail"].items() if value is not None}
-    return " ".join([waiting_for["kind"], *(f"{name}={value}" for name, value in said.items())])
-
-
-def _ending(node: Mapping[str, Any]) -> str | None:
-    """Return the error of a node, also that of an attempt before, or why it was skipped."""
-    error = node.get("error")
-    return f"{error['code']}: {error['message']}" if error else node.get("skip_reason")
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ",".join(f"{name}:{one}" for name, one in value.items())
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _items(fan_out: Mapping[str, Any] | None) -> str | None:
-    """Return how far a fan-out is, and what those of its tasks are at that have not ended, as one line."""
-    if fan_out is None:
-        return None
-    done = sum(fan_out[name] for name in ("succeeded", "failed", "skipped"))
-    live = {name: count for name, count in {"running": fan_out["running"], **fan_out["waiting"]}.items() if count}
-    return " ".join([f"{done}/{fan_out['items']}", *([_words(live)] if live else [])])
 
 
 @app.command()
@@ -150,7 +83,8 @@ def priority(
     dry_run: DryRunOption = False, limit: LimitOption = 100, reason: ReasonOption = None,
     home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Change how urgent a job is."""
+    """Change how urgent a job is: the value first, then the job."""
+    _check_priority(value)
     wanted = _filter(workflow=workflow, older_than_seconds=older_than, correlation_id=request)
     args = {"priority": int(value) if value.isdecimal() else value}
     _order(home, "priority", job, wanted, args, reason, limit, dry_run, as_json)
@@ -174,13 +108,16 @@ def rerun(
     job: JobArgument,
     node: Annotated[str | None, typer.Argument(help="From this node on; from the start when left out.")] = None,
     params: Annotated[str | None, typer.Option(help="JSON object put over the node's params; {} takes it off.")] = None,
+    run_no: Annotated[
+        int | None, typer.Option(min=1, help="Only while the job is still in this run, as `job show` says.")
+    ] = None,
     dry_run: DryRunOption = False,
     reason: ReasonOption = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job again from one of its nodes on."""
-    args = {"params": _object(params, "--params")}
+    args = {"params": _object(params, "--params"), "run_no": run_no}
     if node is None:
         _order(home, "rerun", job, {}, args, reason, 1, dry_run, as_json)
     else:
@@ -230,6 +167,15 @@ def window(
     _order_node(home, job, node, "window", {"max_concurrency": tasks}, reason, dry_run, as_json)
 
 
+def _check_priority(value: str) -> None:
+    """Refuse what is no priority, as it is when the job comes first. Raises `WrongCommandLine`."""
+    if value not in PRIORITY_NAMES and not (value.isdecimal() and int(value) <= MOST_URGENT):
+        names = ", ".join(PRIORITY_NAMES)
+        raise WrongCommandLine(
+            f"the value comes first, 0 to {MOST_URGENT} or one of {names}, then the job; found {value!r} as the value"
+        )
+
+
 def _filter(*, workflow: str | None, **said: Any) -> Json:
     found = {"workflow_id": workflow, **said}
     return {name: value for name, value in found.items() if value is not None}
@@ -249,7 +195,10 @@ def _order(
         raise WrongCommandLine("give a job, or say by a filter which jobs are meant")
     body = {"filter": wanted, "args": args, "reason": reason, "limit": limit, "dry_run": dry_run}
     answer = operate(home, "POST", f"commands/{kind}", body)
-    title = f"{kind}: {len(answer['jobs'])} jobs" + (", more are meant" if answer["more"] else "")
+    if not answer["jobs"] and not as_json:
+        print_text(none_matches({FILTER_WORDS.get(name, name): value for name, value in wanted.items()}))
+        return
+    title = f"{kind}: {counted(len(answer['jobs']), 'job')}" + (", more are meant" if answer["more"] else "")
     show(answer, row_table(title, OUTCOME_COLUMNS, answer["jobs"]), as_json=as_json)
 
 
@@ -266,6 +215,10 @@ def _order_one(home: Path, path: str, args: Json, reason: str | None, dry_run: b
     facts |= {
         name: job[name] for name in ("job_id", "status", "run_no", "priority", "paused_at") if job[name] is not None
     }
+    if node := answer.get("node"):
+        facts |= {"node_id": node["node_id"], "node": node["status"]}
+        if fan_out := node.get("fan_out"):
+            facts["max_concurrency"] = fan_out["max_concurrency"]
     show(answer, key_value_table("Ordered", facts), as_json=as_json)
 
 

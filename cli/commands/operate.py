@@ -10,14 +10,17 @@ import typer
 
 from cli.operator import MOST_ROWS, pages, query_of
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import row_table, show
+from cli.output import none_matches, print_text, print_warning, row_table, show
 from cli.target import Target
 from core.statuses import JobStatus
 
 JOB_COLUMNS = ("job_id", "workflow_id", "status", "created_at", "completed_at", "correlation_id")
 EVENT_COLUMNS = ("time", "node", "event", "status", "detail")
 LIMITS = "/api/proxy/orchestrator/api/v1/settings/limits"
-LIMIT_COLUMNS = ("slot_key", "limit", "set_by", "held", "waiting")
+LIMIT_COLUMNS = ("slot_key", "limit", "set_by", "asked", "held", "waiting")
+UNASKED = "Nobody has asked for a slot of this key yet; the limit counts once somebody does.\n"
+WORKFLOWS = "/api/proxy/orchestrator/api/v1/workflows"
+WORKFLOW_COLUMNS = ("workflow_id", "version", "name", "description")
 AUDIT_COLUMNS = ("time", "what", "action", "who", "change", "why")
 Json = dict[str, Any]
 
@@ -32,6 +35,9 @@ def jobs(
     """List the newest jobs."""
     facts = {"limit": min(limit, MOST_ROWS), "status": status, "workflow_id": workflow}
     rows = list(islice(pages(_asked(Target.of(home)), "/api/status/jobs", "jobs", facts), limit))
+    if not rows and not as_json:
+        print_text(none_matches({"workflow": workflow, "status": status}))
+        return
     show(rows, row_table("Jobs", JOB_COLUMNS, rows), as_json=as_json)
 
 
@@ -70,26 +76,39 @@ def audit(
     show(rows, row_table("Audit", AUDIT_COLUMNS, [_act(row) for row in rows]), as_json=as_json)
 
 
+def workflows(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+    """List the workflows that a running platform has, and on stderr the files that are broken."""
+    answer: Json = _asked(Target.of(home))(WORKFLOWS)
+    show(answer, row_table("Workflows", WORKFLOW_COLUMNS, answer["workflows"]), as_json=as_json)
+    for one in answer["broken"]:
+        print_warning(f"{one['file']} is broken: {one['error']}")
+
+
 def limits(
     key: Annotated[str | None, typer.Argument(help="A key as the list shows it, to change its limit.")] = None,
     limit: Annotated[int | None, typer.Argument(min=0, help="How many may hold it at a time.")] = None,
     unset: Annotated[bool, typer.Option(help="Leave the limit of the key to its workflows again.")] = False,
+    reason: Annotated[str | None, typer.Option(help="Kept with the change in the audit.")] = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """List the keys of slots with who holds and who waits, or change the limit of one."""
     if (key is None) != (limit is None and not unset) or (limit is not None and unset):
         raise typer.BadParameter("give a key with a limit, a key with --unset, or neither")
+    if key is None and reason is not None:
+        raise typer.BadParameter("--reason belongs to a change; give a key too")
     target = Target.of(home)
     if key is None:
         rows = _rows(target, LIMITS, "limits")
     else:
-        change = ("DELETE", None) if unset else ("PUT", {"limit": limit})
-        rows = [asyncio.run(_change_limit(target, key, *change))["limit"]]
+        said = {name: value for name, value in {"limit": limit, "reason": reason}.items() if value is not None}
+        rows = [asyncio.run(_change_limit(target, key, "DELETE" if unset else "PUT", said))["limit"]]
     show(rows, row_table("Limits", LIMIT_COLUMNS, rows), as_json=as_json)
+    if limit is not None and rows[0].get("asked") is None and not as_json:
+        print_text(UNASKED)
 
 
-async def _change_limit(target: Target, key: str, method: str, body: Json | None) -> Any:
+async def _change_limit(target: Target, key: str, method: str, body: Json) -> Any:
     async with target.client("operator") as client:
         return await client.call(method, f"{target.urls.gateway}{LIMITS}/{quote(key, safe='/')}", body)
 
@@ -98,9 +117,9 @@ def _act(row: Json) -> Json:
     """Return an audit row as one line: what changed as name: from → to."""
     before, after = row.get("before") or {}, row.get("after") or {}
     names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    changes = (f"{name}: {before.get(name, '–')} → {after.get(name, '–')}" for name in names)
+    changes = (f"{name}: {_told(before.get(name))} → {_told(after.get(name))}" for name in names)
     version = row.get("version_ordinal")
-    about = row.get("asset_id") or row.get("platform_id") or after.get("switch")
+    about = row.get("asset_id") or row.get("platform_id") or after.get("switch") or after.get("slot_key")
     return {
         "time": str(row["created_at"])[:19].replace("T", " "),
         "what": f"{about}{'' if version is None else f' v{version}'}",
@@ -109,6 +128,10 @@ def _act(row: Json) -> Json:
         "change": "; ".join(changes),
         "why": row.get("reason"),
     }
+
+
+def _told(value: Any) -> Any:
+    return "–" if value is None else value
 
 
 def _line(event: Json) -> Json:

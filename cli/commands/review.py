@@ -11,7 +11,7 @@ import typer
 from cli.commands.submit import parse_refs
 from cli.errors import error_table
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import console, key_value_table, print_json, row_table, show, styled
+from cli.output import key_value_table, print_json, print_table, row_table, show, styled
 from cli.target import Target
 
 Json = dict[str, Any]
@@ -45,9 +45,9 @@ def status(
     for key in ("state", "review"):
         if key in rows:
             rows[key] = styled(rows[key])
-    console().print(key_value_table("Request", rows))
+    print_table(key_value_table("Request", rows))
     for error in answer.get("errors") or []:
-        console().print(error_table("Error", error))
+        print_table(error_table("Error", error))
 
 
 def approve(
@@ -99,8 +99,8 @@ def version(
         print_json(answer)
         return
     facts = {k: v for k, v in answer.items() if k not in ("report", "decisions") and v not in (None, [], {})}
-    console().print(key_value_table(f"Version {ordinal} of {asset_id}", facts))
-    console().print(row_table("Decisions", PAST_COLUMNS, answer["decisions"]))
+    print_table(key_value_table(f"Version {ordinal} of {asset_id}", facts))
+    print_table(row_table("Decisions", PAST_COLUMNS, answer["decisions"]))
 
 
 def assets(

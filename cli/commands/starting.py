@@ -13,7 +13,7 @@ from cli.commands.submit import WAIT_SECONDS, WrongCommandLine, patiently_get
 from cli.errors import JobNotCompleted
 from cli.operator import Json, operate
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import key_value_table, show
+from cli.output import key_value_table, print_text, show
 from cli.target import Target
 from core.json_keys import unique
 from core.statuses import JOB_FINAL, JobStatus
@@ -23,7 +23,7 @@ STDIN = "-"
 
 
 def run(
-    workflow: Annotated[str, typer.Argument(help="Id of the workflow; GET /api/v1/workflows lists them.")],
+    workflow: Annotated[str, typer.Argument(help="Id of the workflow; `geodag workflow list` has them.")],
     given: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,18 +47,39 @@ def run(
     body = {
         "workflow_id": workflow,
         "version": version,
-        "inputs": (_object(inputs) if inputs is not None else {}) | dict(map(_pair, given or [])),
+        "inputs": (_object(inputs) if inputs is not None else {}) | _pairs(given or []),
         "priority": int(priority) if priority is not None and priority.isdecimal() else priority,
     }
     created = operate(home, "POST", "jobs" + ("?rerun=true" if again else ""), body)
     if not wait:
         show(created, key_value_table("Started" if not created["existing"] else "Was there", created), as_json=as_json)
         return
+    was_over = created["existing"] and created["status"] in JOB_FINAL
     job = asyncio.run(_ended(Target.of(home), created["job_id"]))
     facts = {name: job[name] for name in ENDED if job.get(name) not in (None, [])}
-    show(job, key_value_table("Ended", facts), as_json=as_json)
+    picture = key_value_table("Was there" if was_over else "Ended", facts)
+    show({**job, "existing": created["existing"]}, picture, as_json=as_json)
+    if was_over and not as_json:
+        print_text(f"Nothing ran now: the workflow deduplicates, and this job had ended. {_way_to_run(job)}\n")
     if job["status"] != JobStatus.COMPLETED:
         raise JobNotCompleted(f"job {job['job_id']} ended as {job['status']}")
+
+
+def _way_to_run(job: Json) -> str:
+    """Return how a job that has ended runs again."""
+    if job["status"] == JobStatus.COMPLETED:
+        return f"`geodag job rerun {job['job_id']}` runs it again."
+    return "--rerun starts it anew."
+
+
+def _pairs(given: list[str]) -> Json:
+    """Return inputs by name. Raises `WrongCommandLine` when one is given twice."""
+    found: Json = {}
+    for name, value in map(_pair, given):
+        if name in found:
+            raise WrongCommandLine(f"--input {name} is given twice; a list is one value: {name}='[1, 2]'")
+        found[name] = value
+    return found
 
 
 def _pair(text: str) -> tuple[str, Any]:

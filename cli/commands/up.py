@@ -75,11 +75,23 @@ def up(
             help="Enter database, queue and storage with tokens of a managed identity, over TLS, and with no key.",
         ),
     ] = False,
+    workflows: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            resolve_path=True,
+            help="Folder of workflow files of your own, beside those of the checkout; read at this start.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start the whole platform on this machine and stop it on Ctrl-C; a second `up` only prints the addresses."""
-    state, shape = read_state(home), Shape(queue=queue, blobs=blobs, identity=identity)
+    state = read_state(home)
+    shape = Shape(queue=queue, blobs=blobs, identity=identity, workflows=workflows)
     if state and state["running"] and state["state"] in {"ready", "starting"}:
+        if workflows is not None:
+            print_warning("it runs already, and reads workflows only when it starts: `geodag down` first")
         wait_for_ready(home, None)
         show_urls(home, "geodag is already running", as_json=as_json)
     elif detach:
@@ -152,7 +164,9 @@ def wait_for_ready(home: Path, child: "subprocess.Popen[bytes] | None") -> None:
 def _start_detached(home: Path, shape: Shape) -> None:
     log_file = Home(home.resolve()).log("up")
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    kinds = ("--queue", shape.queue, "--blobs", shape.blobs, *(("--identity",) if shape.identity else ()))
+    kinds = ["--queue", shape.queue, "--blobs", shape.blobs, *(["--identity"] if shape.identity else [])]
+    if shape.workflows is not None:
+        kinds += ["--workflows", str(shape.workflows)]
     with log_file.open("ab") as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "cli.main", "up", "--home", str(home.resolve()), *kinds],

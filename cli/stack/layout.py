@@ -70,6 +70,8 @@ class Shape:
     """Whether processes enter database, queue and storage with tokens of an identity, over TLS, and with no key."""
     broker_lock_seconds: float = 60.0
     token_seconds: float = 3600.0
+    workflows: Path | None = None
+    """Folder of an author's workflows, beside those of the checkout; read when the stack starts."""
     overrides: Mapping[str, Settings] = field(default_factory=dict)
     builds: Mapping[str, Build] = field(default_factory=dict)
     """From which build a part runs at its next start, by its name; the others from this one."""
@@ -132,6 +134,11 @@ class Home:
     def blobs(self) -> Path:
         """Return the folder of the blob zones."""
         return self.root / "blobs"
+
+    @property
+    def workflows(self) -> Path:
+        """Return the folder of the workflows of a stack that has more than those of the checkout."""
+        return self.root / "workflows"
 
     @property
     def peer_settings(self) -> Path:
@@ -304,7 +311,7 @@ class Plan:
         return {
             "ORCHESTRATOR_HOST": HOST,
             "ORCHESTRATOR_PORT": str(self.ports[name]),
-            "WORKFLOWS_DIR": str(self.shape.build_of(name).root / "workflows"),
+            "WORKFLOWS_DIR": str(self._workflows(name)),
             **self._blobs(),
             "UPLOAD_KEY": self.credentials.upload_key,
             "SECRETS_KEY": self.credentials.secrets_key,
@@ -314,6 +321,10 @@ class Plan:
             "PUBLIC_SERVING_URL": self.urls.serving,
             "PUBLIC_GATEWAY_URL": self.urls.gateway,
         }
+
+    def _workflows(self, name: str) -> Path:
+        checkout = self.shape.build_of(name).root / "workflows"
+        return checkout if self.shape.workflows is None else self.home.workflows
 
     def _worker(self, name: str) -> dict[str, str]:
         size = name.split("-")[1]

@@ -22,8 +22,9 @@ from cli.stack.azurite import AzuriteMissing, check_installed
 from cli.stack.certificates import self_signed
 from cli.stack.cluster import LOCAL_CONFIG, Cluster
 from cli.stack.credentials import Credentials, ensure_credentials
+from cli.stack.definitions import gather
 from cli.stack.files import PRIVATE, read_json, write_json
-from cli.stack.layout import BlobsKind, Home, Plan, QueueKind, Shape, Urls, health_path, kind_of
+from cli.stack.layout import REPOSITORY, BlobsKind, Home, Plan, QueueKind, Shape, Urls, health_path, kind_of
 from cli.stack.ports import DEFAULT_PORTS, HOST, choose_ports
 from cli.stack.processes import ProcessId, end_stale, wait_until
 from cli.stack.servicebus import PeerMissing
@@ -242,6 +243,8 @@ class Stack:
             check_installed()
         self.end_leftovers()
         self.home.make_folders()
+        if self.shape.workflows is not None:
+            gather((REPOSITORY / "workflows", self.shape.workflows), self.home.workflows)
         recorded = (read_json(self.home.state_file) or {}).get("ports", {})
         ports = self._choose_ports(self.shape.port_names, {**self._wanted_ports, **recorded})
         identities = None

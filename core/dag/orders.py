@@ -57,7 +57,7 @@ class NoArguments(Arguments):
 class PriorityArguments(Arguments):
     """Of `priority`."""
 
-    priority: Priority
+    priority: Priority = Field(description="0 to 10, or interactive, routine, backfill.")
 
 
 class NodeArguments(Arguments):
@@ -67,12 +67,20 @@ class NodeArguments(Arguments):
 
 
 class RerunArguments(Arguments):
-    """Of `rerun`; from the start when no node is named."""
+    """Of `rerun`."""
 
-    node_id: str | None = None
-    params: dict[str, Any] | None = Field(default=None, description="Put over the node's own params from now on.")
-    only_unsuccessful: bool = Field(default=False, description="Leave a job alone that runs or completed.")
-    run_no: int | None = Field(default=None, description="Leave a job alone that is in another run than this one.")
+    node_id: str | None = Field(default=None, description="From this node on; from the start when it is left out.")
+    params: dict[str, Any] | None = Field(
+        default=None, description="Put over the node's own params from now on; {} takes earlier ones off."
+    )
+    only_unsuccessful: bool = Field(
+        default=False, description="Only a job that failed or was cancelled; another is refused with `JOB_NOT_FAILED`."
+    )
+    run_no: int | None = Field(
+        default=None,
+        description="Only a job that is still in this run, as its `run_no` says: whoever repeats a call starts it anew "
+        "once. Another is refused with `JOB_CHANGED`.",
+    )
 
 
 class GateArguments(Arguments):
@@ -80,14 +88,14 @@ class GateArguments(Arguments):
 
     node_id: str
     decision: Literal["approved", "rejected"]
-    data: dict[str, Any] = Field(default_factory=dict)
+    data: dict[str, Any] = Field(default_factory=dict, description="For the nodes that follow: `nodes.ID.output.data`.")
 
 
 class WindowArguments(Arguments):
     """Of `window`."""
 
     node_id: str
-    max_concurrency: Annotated[int, Field(ge=1, le=10_000)]
+    max_concurrency: Annotated[int, Field(ge=1, le=10_000, description="Tasks that are out at a time.")]
 
 
 def _parse(model: type[Arguments], args: Mapping[str, Any]) -> Arguments:
@@ -193,7 +201,13 @@ def _rerun(run: Run, command: Command, wanted: RerunArguments) -> None:
     if wanted.only_unsuccessful and status not in {JobStatus.FAILED, JobStatus.CANCELLED}:
         raise Conflict(f"the job is {status}, neither failed nor cancelled", code="JOB_NOT_FAILED", value=status.value)
     if wanted.run_no not in {None, run.job.run_no}:
-        raise Conflict(f"the job is {status} in its run {run.job.run_no}", code="JOB_CHANGED", value=status.value)
+        raise Conflict(
+            f"the job is {status} in its run {run.job.run_no}, not in run {wanted.run_no}",
+            code="JOB_CHANGED",
+            field="run_no",
+            value=status.value,
+            remediation="Look at it first: somebody started it anew since.",
+        )
     node_id = wanted.node_id or run.workflow.graph.order[0]
     node_of(run, node_id)
     reopening.rerun(run, node_id, wanted.params, _by(command))
@@ -201,9 +215,20 @@ def _rerun(run: Run, command: Command, wanted: RerunArguments) -> None:
 
 def _skip(run: Run, command: Command, wanted: NodeArguments) -> None:
     node = node_of(run, wanted.node_id)
-    check_active(run)
+    check_active(run, _way_to_skip(run, node))
     _check_unfinished(node)
     run.bypass_node(node.node_id, _by(command))
+
+
+def _way_to_skip(run: Run, node: NodeState) -> str | None:
+    """Return how a node of a job that was unsuccessful is passed over before it runs once more."""
+    if not reopening.is_unsuccessful(node):
+        return None
+    return (
+        f"Hold its workflow meanwhile: `geodag pause --workflow {run.job.workflow_id}`, `geodag job retry "
+        f"{run.job.job_id}`, `geodag job skip {run.job.job_id} {node.node_id}`, "
+        f"`geodag resume --workflow {run.job.workflow_id}`."
+    )
 
 
 def _decide_gate(run: Run, command: Command, wanted: GateArguments) -> None:
@@ -229,16 +254,30 @@ def node_of(run: Run, node_id: str) -> NodeState:
     """Return a vertex that an order names. Raises `NotFound`."""
     node = run.nodes.get(node_id)
     if node is None or node_id not in run.workflow.nodes:
+        _refuse_item(run, node_id)
         known = ", ".join(run.workflow.nodes)
         raise NotFound(f"the job has no node {node_id!r}; it has {known}", field="node_id", value=node_id)
     return node
 
 
-def check_active(run: Run) -> None:
+def _refuse_item(run: Run, node_id: str) -> None:
+    """Say what is meant where an order names an item of a fan-out. Raises `NotFound`."""
+    fan_out, separator, _ = node_id.partition("__")
+    if separator and isinstance(run.workflow.nodes.get(fan_out), FanOutNode):
+        raise NotFound(
+            f"{node_id} is an item of the fan-out {fan_out}; items cannot be ordered singly",
+            field="node_id",
+            value=node_id,
+            remediation=f"Order it for {fan_out}, which means all of its items.",
+        )
+
+
+def check_active(run: Run, remediation: str | None = None) -> None:
     """Raise `Conflict` JOB_FINAL with the state that won, unless the job goes on."""
     status = run.job.status
     if status in JOB_FINAL:
-        raise Conflict(f"the job is {status} already", code="JOB_FINAL", value=status.value)
+        message = f"the job is {status} already"
+        raise Conflict(message, code="JOB_FINAL", value=status.value, remediation=remediation)
 
 
 def _check_unfinished(node: NodeState) -> None:

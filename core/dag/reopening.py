@@ -11,6 +11,7 @@ from core.dag.check_params import wrong_params
 from core.dag.json_values import NotJson, check_json
 from core.dag.run import Run
 from core.errors import Conflict, ParameterInvalid
+from core.ids import split_task_id
 from core.models.engine import NodeState
 from core.statuses import NodeStatus, SkipReason
 
@@ -24,7 +25,7 @@ def retry_failed(run: Run, by: Mapping[str, Any]) -> None:
         Conflict: NOTHING_FAILED; CHILD_JOB; or whatever keeps this job from being started again.
     """
     _check_reopenable(run)
-    roots = [node_id for node_id in run.workflow.graph.order if _is_unsuccessful(run.nodes[node_id])]
+    roots = [node_id for node_id in run.workflow.graph.order if is_unsuccessful(run.nodes[node_id])]
     if not roots:
         raise Conflict(
             f"the job is {run.job.status} and no node of it failed",
@@ -35,7 +36,8 @@ def retry_failed(run: Run, by: Mapping[str, Any]) -> None:
     _start_anew(run, roots, "job_retried", by)
 
 
-def _is_unsuccessful(node: NodeState) -> bool:
+def is_unsuccessful(node: NodeState) -> bool:
+    """Return whether a retry starts a node anew."""
     return node.status in _UNSUCCESSFUL or node.skip_reason is SkipReason.UPSTREAM_FAILED
 
 
@@ -57,12 +59,13 @@ def rerun(run: Run, node_id: str, params: Mapping[str, Any] | None, by: Mapping[
 
 
 def _check_reopenable(run: Run) -> None:
-    if run.job.parent_task_id is not None:
+    if (parent := run.job.parent_task_id) is not None:
+        job_id, node_id, _ = split_task_id(parent) or (parent, "?", 0)
         raise Conflict(
-            f"the job runs for a node of another one, task {run.job.parent_task_id}",
+            f"the job runs for node {node_id} of job {job_id}",
             code="CHILD_JOB",
             value=run.job.status.value,
-            remediation="Retry or rerun the node of its parent.",
+            remediation=f"Order it there: `geodag job rerun {job_id} {node_id}`, or `geodag job retry {job_id}`.",
         )
     if (refusal := run.state.reopen_refusal) is not None:
         raise Conflict(

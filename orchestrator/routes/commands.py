@@ -13,8 +13,11 @@ from core.identity import Role
 from core.job_filter import JobFilter
 from orchestrator.deps import context, json_response, optional_body, parsed
 from orchestrator.routes.jobs import JobView
+from orchestrator.routes.nodes import NodeView
 from orchestrator.strict import StrictRoute
-from services.commands import JobOutcome, Order
+from repositories.database import transaction
+from services.commands import JobOutcome, Order, statuses_meant
+from services.known_workflows import check_known
 
 OF_JOBS = (Kind.CANCEL, Kind.PAUSE, Kind.RESUME, Kind.RETRY, Kind.RERUN, Kind.PRIORITY)
 OF_NODES = (Kind.SKIP, Kind.GATE, Kind.WINDOW, Kind.RERUN)
@@ -31,6 +34,7 @@ class CommandAnswer(BaseModel):
     command: str
     state: str = Field(description="applied | pending | would_apply (of a dry run)")
     job: JobView
+    node: NodeView | None = Field(default=None, description="Of an order for one node: how it is now.")
 
 
 class CommandMany(BaseModel):
@@ -80,7 +84,8 @@ async def _ordered(request: Request, job_id: str, kind: Kind, names: dict[str, A
         raise ParameterInvalid("dry_run must be true or false", field="dry_run")
     order = Order(kind, caller.subject, reason, {**body, **names})
     answer = await ctx.commands.order(job_id, order, dry_run=dry_run)
-    view = CommandAnswer.model_construct(command=kind.value, state=answer.state, job=JobView.of(answer.job))
+    node = NodeView.of(await ctx.insight.node(job_id, names["node_id"])) if names else None
+    view = CommandAnswer.model_construct(command=kind.value, state=answer.state, job=JobView.of(answer.job), node=node)
     return json_response(view, 202 if answer.state == "pending" else 200)
 
 
@@ -100,6 +105,10 @@ async def order_many(request: Request, kind: str) -> Response:
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CommandMany)
+    statuses_meant(wanted.filter, kind)
+    if (workflow_id := wanted.filter.workflow_id) is not None:
+        async with transaction(ctx.pool) as conn:
+            await check_known(conn, ctx.shelf, workflow_id, "filter.workflow_id")
     order = Order(kind, caller.subject, wanted.reason, wanted.args)
     done = await ctx.commands.order_many(wanted.filter, order, limit=wanted.limit, dry_run=wanted.dry_run)
     return json_response(CommandManyAnswer(command=kind, dry_run=wanted.dry_run, jobs=list(done.jobs), more=done.more))

@@ -14,13 +14,15 @@ from core.dag.why import KINDS, told
 from core.errors import Conflict, NotFound, ParameterInvalid
 from core.identity import Role
 from core.models.engine import Job, JobEvent
-from core.statuses import JobStatus
+from core.statuses import JOB_FINAL, JobStatus
 from orchestrator.deps import Context, context, json_response, parsed
 from orchestrator.strict import StrictRoute
 from repositories.database import transaction
 from repositories.events import EventRepository
 from repositories.jobs import TOP, JobRepository
 from services.commands import UNSUCCESSFUL, Order
+from services.insight import Cancelled
+from services.known_workflows import check_known
 
 MAX_WAIT_SECONDS = 300.0
 
@@ -84,15 +86,25 @@ class JobView(BaseModel):
     completed_at: datetime | None
     waiting_for: WaitingFor | None = Field(description="What holds the whole job: paused or slot.")
     progress: Progress | None = Field(default=None, description="Of one job that is asked for and has not ended.")
+    cancelled: Cancelled | None = Field(
+        default=None, description="Of one job that is asked for and was cancelled: by whom, why and when."
+    )
 
     @classmethod
-    def of(cls, job: Job, progress: Progress | None = None) -> "JobView":
-        """Return the view of a row."""
-        other = {"inputs", "progress", "waiting_for"}
+    def of(cls, job: Job, progress: Progress | None = None, cancelled: Cancelled | None = None) -> "JobView":
+        """Return the view of a row; a job that has ended is not paused any more, though its row says that it was."""
+        other = {"inputs", "progress", "waiting_for", "cancelled", "paused_at"}
         facts = {name: getattr(job, name) for name in cls.model_fields if name not in other}
         noted = told(job.waiting_for)
         reason = None if noted is None else WaitingFor.model_construct(**noted)
-        return cls.model_construct(inputs=job.input_params, progress=progress, waiting_for=reason, **facts)
+        return cls.model_construct(
+            inputs=job.input_params,
+            progress=progress,
+            cancelled=cancelled,
+            waiting_for=reason,
+            paused_at=None if job.status in JOB_FINAL else job.paused_at,
+            **facts,
+        )
 
 
 class JobList(BaseModel):
@@ -109,7 +121,7 @@ class EventList(BaseModel):
     next_after: int | None
 
 
-_RERUN = "Start a deduplicated job anew that failed or was cancelled."
+_RERUN = "Start a deduplicated job anew that failed or was cancelled; 422 when the workflow does not deduplicate."
 _WAIT = "Seconds to wait for the end."
 
 
@@ -130,6 +142,8 @@ async def create_job(request: Request) -> Response:
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CreateJob)
     order, ends = await ctx.jobs.order(**dict(wanted), submitted_by=caller.subject), ctx.waiters.ends
+    if rerun and order.workflow.deduplicate is None:
+        raise _nothing_to_rerun(wanted.workflow_id)
     made = await ctx.submits.create(order)
     job = made.job
     if not made.existing:
@@ -138,6 +152,15 @@ async def create_job(request: Request) -> Response:
         job = await _rerun(ctx, job, caller.subject)
     created = JobCreated(job_id=job.job_id, status=job.status, existing=made.existing)
     return json_response(created, 200 if made.existing else 202, {"Location": f"/api/v1/jobs/{job.job_id}"})
+
+
+def _nothing_to_rerun(workflow_id: str) -> ParameterInvalid:
+    return ParameterInvalid(
+        f"{workflow_id} does not deduplicate: each call starts a new job, so there is none to start anew",
+        field="rerun",
+        value=True,
+        remediation="Leave rerun out, or order rerun or retry for the job that is meant.",
+    )
 
 
 async def _rerun(ctx: Context, job: Job, actor: str) -> Job:
@@ -167,6 +190,7 @@ async def list_jobs(
     async with transaction(ctx.pool) as conn:
         repository = JobRepository(conn)
         if workflow_id is not None:
+            await check_known(conn, ctx.shelf, workflow_id, "workflow_id")
             found = await repository.newest_of(workflow_id, JobStatus if status is None else [status], wanted, behind)
         elif status is not None:
             found = await repository.newest_in(status, wanted, behind)
@@ -191,7 +215,7 @@ async def get_job(request: Request) -> Response:
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
     job = await ctx.waiters.wait_for_end(request.path_params["job_id"], _wait_seconds(request))
-    return json_response(JobView.of(job, await ctx.insight.progress(job)))
+    return json_response(JobView.of(job, await ctx.insight.progress(job), await ctx.insight.cancelled(job)))
 
 
 def _flag(request: Request, name: str) -> bool:

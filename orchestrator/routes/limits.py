@@ -1,15 +1,24 @@
 """Limits of slots: see who holds and who waits, set a limit by hand, leave it to the workflows again."""
 
+from typing import Annotated
+
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from core.identity import Role
-from orchestrator.deps import context, json_response, parsed
+from orchestrator.deps import context, json_response, optional, parsed
 from orchestrator.strict import StrictRoute
+from repositories.database import transaction
 from repositories.slots import LimitView
+from services.slots import check_key
 
 router = APIRouter(prefix="/api/v1/settings/limits", tags=["limits"], route_class=StrictRoute)
+
+
+Reason = Annotated[
+    Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")] | None, Field(description="Kept in the audit.")
+]
 
 
 class SetLimit(BaseModel):
@@ -18,6 +27,15 @@ class SetLimit(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     limit: int
+    reason: Reason = None
+
+
+class UnsetLimit(BaseModel):
+    """DELETE /api/v1/settings/limits/{key}; the body may be left out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    reason: Reason = None
 
 
 class Limit(BaseModel):
@@ -27,7 +45,7 @@ class Limit(BaseModel):
 
 
 class Limits(BaseModel):
-    """Every key that was ever asked for."""
+    """Every key that somebody asked for or set; one that nobody has used for an hour is forgotten."""
 
     limits: list[LimitView]
 
@@ -46,7 +64,9 @@ async def set_limit(request: Request, key: str) -> Response:
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, SetLimit)
-    return json_response(Limit(limit=await ctx.slots.set_limit(key, wanted.limit, caller.subject)))
+    async with transaction(ctx.pool) as conn:
+        await check_key(conn, ctx.shelf, key)
+    return json_response(Limit(limit=await ctx.slots.set_limit(key, wanted.limit, caller.subject, wanted.reason)))
 
 
 @router.delete("/{key:path}", response_model=Limit)
@@ -54,4 +74,5 @@ async def unset_limit(request: Request, key: str) -> Response:
     """Let the next job that asks say what the limit is."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
-    return json_response(Limit(limit=await ctx.slots.set_limit(key, None, caller.subject)))
+    wanted = await optional(request, UnsetLimit)
+    return json_response(Limit(limit=await ctx.slots.set_limit(key, None, caller.subject, wanted.reason)))

@@ -34,10 +34,11 @@ class Running(BaseModel):
 class FanOutView(BaseModel):
     """Where a fan-out stands; `succeeded`, `failed` and `skipped` count items, the others tasks."""
 
+    max_concurrency: int = Field(description="The window: tasks that are out at a time, as changed last.")
     items: int
     succeeded: int
     failed: int
-    skipped: int
+    skipped: int = Field(description="Ended undone: cancelled, or left out after others had failed.")
     tasks: int
     tasks_made: int
     running: int
@@ -50,6 +51,7 @@ class FanOutView(BaseModel):
         if row is None:
             return None
         return cls(
+            max_concurrency=row.max_concurrency,
             items=row.item_count,
             succeeded=row.succeeded,
             failed=row.failed,

@@ -16,7 +16,15 @@ from tests.support.cli_peer import CliPeer
 
 JOB = {"job_id": "j1", "status": "RUNNING", "run_no": 1, "priority": 5, "paused_at": None, "workflow_id": "w"}
 PAUSED = {"kind": "paused", "detail": {"switches": ["all", "workflow:w"]}}
-FAN_OUT = {"items": 9, "succeeded": 2, "failed": 1, "skipped": 0, "running": 0, "waiting": {"slot": 4}}
+FAN_OUT = {
+    "max_concurrency": 4,
+    "items": 9,
+    "succeeded": 2,
+    "failed": 1,
+    "skipped": 2,
+    "running": 0,
+    "waiting": {"slot": 4},
+}
 ANSWERS: dict[str, Any] = {
     "jobs": {"jobs": [JOB | {"waiting_for": PAUSED}], "next_after": None},
     "jobs/j1": JOB | {"progress": {"fraction": 0.5}},
@@ -88,6 +96,7 @@ class Hostile(CliPeer):
         row |= {"waiting_for": {"kind": nasty, "detail": {nasty: nasty}}, "error": {"code": nasty, "message": nasty}}
         row |= {name: {nasty: nasty} for name in ("event_data", "before", "progress")}
         row |= {"fan_out": FAN_OUT | {"waiting": {nasty: 1}}, "next_after": None}
+        row |= {"cancelled": {"by": nasty, "reason": nasty, "at": nasty}}
         lists = {name: [row] for name in LISTS}
         return 200, row | lists | {
             "limit": row,
@@ -122,6 +131,8 @@ def run(*words: str) -> str:
     ("priority 8 j1", "jobs/j1/priority", {"priority": 8}),
     ("priority interactive j1", "jobs/j1/priority", {"priority": "interactive"}),
     ("rerun j1", "jobs/j1/rerun", {}),
+    ("rerun j1 --run-no 3", "jobs/j1/rerun", {"run_no": 3}),
+    ("rerun j1 a --run-no 3", "jobs/j1/nodes/a/rerun", {"run_no": 3}),
     ('rerun j1 a --params {"x":1}', "jobs/j1/nodes/a/rerun", {"params": {"x": 1}}),
     ("skip j1 a", "jobs/j1/nodes/a/skip", {}),
     ("gate j1 a approved --data {}", "jobs/j1/nodes/a/gate", {"decision": "approved", "data": {}}),
@@ -163,6 +174,23 @@ def test_whoever_waits_for_a_job_is_told_how_it_ended(
     assert getattr(done.exception, "exit_code", 0) == code
 
 
+@pytest.mark.parametrize(("status", "hint"), [("COMPLETED", "geodag job rerun j2"), ("FAILED", "--rerun starts it")])
+def test_whoever_waits_for_a_job_that_had_ended_is_told_that_nothing_ran(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, status: str, hint: str
+) -> None:
+    monkeypatch.setitem(ANSWERS, "jobs/j2", ended(status) | {"job_id": "j2"})
+    there = {"job_id": "j2", "status": status, "existing": True}
+    monkeypatch.setattr(peer, "_answer", lambda method, path: there if method == "POST" else ANSWERS["jobs/j2"])
+    done = CliRunner().invoke(app, ["job", "run", "w", "--wait"])
+    assert "Was there" in done.stdout
+    assert "Nothing ran now" in done.stdout
+    assert hint in done.stdout
+    done = CliRunner().invoke(app, ["job", "run", "w", "--wait", "--json"])
+    assert json.loads(done.stdout)["existing"] is True
+    there["status"] = "RUNNING"
+    assert "Ended" in CliRunner().invoke(app, ["job", "run", "w", "--wait"]).stdout
+
+
 def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
     words = "job retry --workflow w --error BROKEN --older-than 60 --status failed --dry-run --json"
     shown = run(*words.split())
@@ -171,6 +199,32 @@ def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
     assert peer.seen == [
         ("POST", "commands/retry", {"filter": wanted, "args": {}, "limit": 100, "dry_run": True}),
     ]
+
+
+def test_the_workflows_of_a_platform_are_listed_with_those_that_are_broken(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"workflow_id": "w", "version": 2, "name": "Wide", "description": "It widens."}
+    broken = {"file": "x.yaml", "error": "x.yaml:5: no"}
+    monkeypatch.setitem(ANSWERS, "workflows", {"workflows": [found], "broken": [broken]})
+    shown = run("workflow", "list")
+    assert "It widens." in shown
+    assert "x.yaml is broken: x.yaml:5: no" in shown
+
+
+@pytest.mark.parametrize(("words", "told"), [
+    ("job cancel --workflow w --older-than 60", "No job matches workflow=w, older-than=60.0"),
+    ("job retry --error X --status failed --request r", "No job matches status=FAILED, request=r, error=X"),
+    ("job list --workflow w --status running", "No job matches workflow=w, status=RUNNING"),
+    ("jobs --status failed", "No job matches status=FAILED"),
+    ("job list", "There are no jobs"),
+])  # fmt: skip
+def test_a_filter_that_means_no_job_says_so_with_its_words(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, words: str, told: str
+) -> None:
+    nothing = {"jobs": [], "more": False, "next_after": None}
+    monkeypatch.setattr(peer, "_answer", lambda method, path: nothing)
+    assert run(*words.split()) == told + "\n"
 
 
 @pytest.mark.parametrize(("words", "path"), [("job list", "jobs"), ("jobs", "/api/status/jobs")])
@@ -202,10 +256,63 @@ def test_jobs_are_listed_and_shown_with_what_they_wait_for(peer: Peer) -> None:
     assert peer.seen[-1] == ("GET", "/api/status/jobs?limit=20&workflow_id=w", None)
     shown = run("job", "show", "j1")
     assert "paused switches=all,workflow:w" in shown
-    assert "3/9 slot:4" in shown
+    assert "3/9 undone:2,max_concurrency:4,slot:4" in shown
     assert "BROKEN: it [/broke]" in shown
     assert "upstream_failed" in shown
     assert "0.5" in shown
+
+
+def test_a_cancelled_job_says_by_whom_and_why_and_which_nodes_went_with_it(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end, earlier = "2026-01-01T00:00:09Z", "2026-01-01T00:00:05Z"
+    cancelled = {"by": "ada", "reason": "wrong file", "at": end}
+    monkeypatch.setitem(ANSWERS, "jobs/j1", ended("CANCELLED") | {"completed_at": end, "cancelled": cancelled})
+    gone = {"max_concurrency": 4, "items": 8, "succeeded": 0, "failed": 0, "skipped": 8, "running": 0, "waiting": {}}
+    nodes = [
+        {"node_id": "each", "status": "CANCELLED", "completed_at": end, "fan_out": gone},
+        {"node_id": "a", "status": "CANCELLED", "completed_at": earlier},
+    ]
+    monkeypatch.setitem(ANSWERS, "jobs/j1/nodes", {"nodes": nodes})
+    shown = run("job", "show", "j1")
+    assert f"by ada at {end}: wrong file" in shown
+    assert "0/8 undone:8 " in shown
+    assert "cancelled with the job" in shown
+    assert "cancelled: another node failed" in shown
+
+
+def test_the_items_of_a_fan_out_are_listed_page_by_page_and_the_job_says_how(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = {"code": "BROKEN", "message": "no such band"}
+    child = {"node_id": "each__0", "status": "FAILED", "attempt": 2, "error": error}
+    first = {"nodes": [child] * 200, "next_after": "c1"}
+    rest = [first, {"nodes": [child], "next_after": None}]
+    with monkeypatch.context() as patch:
+        patch.setattr(peer, "_answer", lambda method, path: rest.pop(0))
+        shown = run(*["job", "children", "j1", "each", "--status", "failed", "--limit", "300"])
+    assert shown.count("BROKEN: no such band") == 201
+    path = "jobs/j1/nodes/each/children?limit=200&status=FAILED"
+    assert [asked for _, asked, _ in peer.seen] == [path, f"{path}&after=c1"]
+    failed = JOB | {"status": "FAILED", "error": {"code": "FAN_OUT_FAILED", "message": "3", "node_id": "each"}}
+    monkeypatch.setitem(ANSWERS, "jobs/j1", failed)
+    assert "geodag job children j1 each --status FAILED" in run("job", "show", "j1")
+
+
+def test_a_node_is_shown_with_its_output(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = {"node_id": "a", "status": "COMPLETED", "output": {"heights": [1, 2]}, "error": None}
+    monkeypatch.setitem(ANSWERS, "jobs/j1/nodes/a", node)
+    assert '{"heights": [1, 2]}' in run("job", "node", "j1", "a")
+    assert json.loads(run("job", "node", "j1", "a", "--json")) == node
+    monkeypatch.setitem(ANSWERS, "jobs/j1/nodes/a/output", [1, 2, 3])
+    assert json.loads(run("job", "node", "j1", "a", "--output")) == [1, 2, 3]
+
+
+def test_a_changed_window_is_shown(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = {"node_id": "each", "status": "RUNNING", "fan_out": FAN_OUT}
+    answer = {"command": "window", "state": "applied", "job": JOB, "node": node}
+    monkeypatch.setitem(ANSWERS, "jobs/j1/nodes/each/window", answer)
+    assert "max_concurrency │ 4 " in run("job", "window", "j1", "each", "4")
 
 
 @pytest.mark.parametrize(("words", "method", "path"), [
@@ -235,6 +342,26 @@ def test_a_switch_that_was_like_that_before_says_so(
     answer = {"switch": "all", "paused": word == "pause", "changed": changed, "jobs": 0}
     monkeypatch.setitem(ANSWERS, "settings/pauses/all", answer)
     assert told in run(word, "--all")
+
+
+def test_a_limit_that_nobody_asked_for_yet_and_the_reason_of_a_change_are_told(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = {"slot_key": "global:x", "limit": 3, "set_by": "op", "held": 0, "waiting": 0, "asked": None}
+    monkeypatch.setitem(ANSWERS, "settings/limits/global:x", {"limit": limit})
+    monkeypatch.setitem(ANSWERS, "settings/limits/global%3Ax", {"limit": limit})
+    assert "Nobody has asked for a slot of this key yet" in run("limits", "global:x", "3", "--reason", "night")
+    assert (peer.seen[-1][0], peer.seen[-1][2]) == ("PUT", {"limit": 3, "reason": "night"})
+    limit["asked"] = 2
+    assert "Nobody" not in run("limits", "global:x", "3")
+    assert "Nobody" not in run("limits", "global:x", "--unset", "--reason", "day")
+    assert (peer.seen[-1][0], peer.seen[-1][2]) == ("DELETE", {"reason": "day"})
+    states = {"before": {"slot_key": "global:x", "limit": 2}, "after": {"slot_key": "global:x", "limit": 3}}
+    who = {"created_at": "2026-01-01T00:00:00Z", "action": "limit_set", "actor": "op", "actor_role": "operator"}
+    monkeypatch.setitem(ANSWERS, "/api/admin/audit", {"entries": [{**who, **states, "reason": "night"}]})
+    shown = run("audit")
+    assert "│ global:x " in shown
+    assert "limit: 2 → 3" in shown
 
 
 def test_the_reason_of_a_switch_is_shown_with_it_and_in_the_audit(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +396,8 @@ def test_a_platform_is_changed_only_in_what_was_named(peer: Peer) -> None:
 
 @pytest.mark.parametrize("words", [
     "jobs", "events j1", "audit", "limits", "limits k 3", "pauses", "pause --all", "resume --all", "job list",
-    "job show j1", "job cancel j1", "job cancel --workflow w", "dead-letters list", "dead-letters replay 7",
+    "job show j1", "job node j1 a", "job children j1 a",
+    "job cancel j1", "job cancel --workflow w", "dead-letters list", "dead-letters replay 7",
     "webhooks list", "webhooks replay d1", "platforms list", "platforms set ddh --off", "reviews", "assets",
     "versions a", "status r", "comments a 0", "version a 0",
 ])  # fmt: skip
@@ -286,7 +414,10 @@ def test_no_answer_commands_the_terminal(monkeypatch: pytest.MonkeyPatch, words:
 @pytest.mark.parametrize(
     "words",
     ["platforms set ddh", "pause", "pause --all --queue q", "job cancel", "job cancel j1 --workflow w",
-     "job rerun j1 a --params [1]", "job rerun j1 a --params {", "job run w --input a",
+     "job rerun j1 a --params [1]", "job rerun j1 a --params {", "job priority j1 9",
+     "job priority 11 j1", "job priority urgent j1",
+     "job run w --input a",
+     "job run w --input a=1 --input b=2 --input a=3",
      "job run w --inputs /no/such/file"],
 )  # fmt: skip
 def test_a_wrong_command_line_is_refused_before_anything_is_called(peer: Peer, words: str) -> None:

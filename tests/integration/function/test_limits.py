@@ -10,7 +10,7 @@ KEY = "global:gdal/heavy 1"
 async def test_the_command_sets_lists_and_unsets_limits(platform: Platform) -> None:
     assert await geodag(platform, "operator", "limits") == []
     (made,) = await geodag(platform, "operator", "limits", KEY, "3")
-    assert made == {"slot_key": KEY, "limit": 3, "set_by": "operator", "held": 0, "waiting": 0}
+    assert made == {"slot_key": KEY, "limit": 3, "set_by": "operator", "held": 0, "waiting": 0, "asked": None}
     assert await geodag(platform, "operator", "limits") == [made]
     assert await geodag(platform, "operator", "limits", KEY, "--unset") == [{**made, "set_by": None}]
     await geodag(platform, "operator", "limits", KEY, exit_code=2)
@@ -21,5 +21,5 @@ async def test_the_command_sets_lists_and_unsets_limits(platform: Platform) -> N
 async def test_a_change_needs_an_operator_and_a_number(platform: Platform) -> None:
     for caller in ("submitter", "reader", "reviewer", "admin"):
         assert (await platform.call("PUT", f"{LIMITS}/k", caller, {"limit": 1})).status == 404
-    wrong = await platform.call("PUT", f"{LIMITS}/k", "operator", {"limit": -5})
+    wrong = await platform.call("PUT", f"{LIMITS}/global:k", "operator", {"limit": -5})
     assert (wrong.status, wrong.body["field"]) == (422, "limit")

@@ -31,6 +31,36 @@ async def test_each_order_answers_with_the_state_that_it_produced(door: Door, en
     assert said["job_priority_changed"]["after"] == 8
 
 
+async def test_a_cancelled_job_says_by_whom_and_why(door: Door) -> None:
+    job_id = await door.create("echo_test")
+    assert (await door.job(job_id))["cancelled"] is None
+    await order(door, f"jobs/{job_id}/cancel", {"reason": "wrong file"})
+    await order(door, f"jobs/{job_id}/retry")
+    assert (await door.job(job_id))["cancelled"] is None
+    await order(door, f"jobs/{job_id}/cancel", {"reason": "still wrong"})
+    job = await door.job(job_id)
+    assert job["cancelled"] == {"by": "operator", "reason": "still wrong", "at": job["completed_at"]}
+    nodes = (await door.get(f"/api/v1/jobs/{job_id}/nodes"))["nodes"]
+    assert {one["completed_at"] for one in nodes if one["status"] == "CANCELLED"} == {job["completed_at"]}
+
+
+async def test_a_job_that_has_ended_is_not_paused_any_more(door: Door) -> None:
+    job_id = await door.create("echo_test")
+    await order(door, f"jobs/{job_id}/pause")
+    status, body = await order(door, f"jobs/{job_id}/cancel")
+    assert (status, body["job"]["status"], body["job"]["paused_at"]) == (200, "CANCELLED", None)
+    assert (await door.job(job_id))["paused_at"] is None
+
+
+async def test_a_window_is_told_by_its_order_and_by_its_node(door: Door) -> None:
+    job_id = await door.create("fan_out_test")
+    path = f"jobs/{job_id}/nodes/split"
+    assert (await door.get(f"/api/v1/{path}"))["fan_out"]["max_concurrency"] == 512
+    status, body = await order(door, f"{path}/window", {"max_concurrency": 2})
+    assert (status, body["node"]["node_id"], body["node"]["fan_out"]["max_concurrency"]) == (200, "split", 2)
+    assert (await door.get(f"/api/v1/{path}"))["fan_out"]["max_concurrency"] == 2
+
+
 async def test_the_loser_is_told_the_state_that_won(door: Door) -> None:
     job_id = await door.create("echo_test")
     await order(door, f"jobs/{job_id}/cancel")
@@ -103,6 +133,8 @@ async def test_a_retried_job_is_taken_by_an_instance_and_its_timers_run(door: Do
         ("commands/explode", {"filter": {"workflow_id": "x"}}, 404, "kind"),
         ("commands/cancel", {"filter": {"surprise": "x"}}, 422, "filter.surprise"),
         ("commands/cancel", {"filter": {"workflow_id": "x"}, "limit": 0}, 422, "limit"),
+        ("commands/cancel", {"filter": {"workflow_id": "nope"}}, 404, "filter.workflow_id"),
+        ("commands/retry", {"filter": {"workflow_id": "nope"}, "dry_run": True}, 404, "filter.workflow_id"),
     ],
 )
 async def test_what_does_not_fit_is_refused_by_name(

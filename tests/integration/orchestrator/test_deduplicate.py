@@ -58,3 +58,11 @@ async def test_a_batch_says_of_each_job_whether_it_was_there(start: StartOrchest
             assert [job["job_id"] == job_id for job in jobs[:4]] == [True, True, False, False]
             assert jobs[2]["job_id"] == jobs[3]["job_id"]
             assert jobs[4]["error"]["field"] == "jobs.4.inputs.a"
+
+
+async def test_a_rerun_of_what_does_not_deduplicate_is_refused_and_starts_nothing(door: Door) -> None:
+    body = {"workflow_id": "echo_test"}
+    path = "/api/v1/jobs?rerun=true"
+    status, problem = await door.call("POST", path, body=body, caller="operator", service="gateway")
+    assert (status, problem["field"]) == (422, "rerun")
+    assert (await door.get("/api/v1/jobs"))["jobs"] == []

@@ -233,7 +233,10 @@ async def test_jobs_are_listed_by_workflow_and_status(door: Door, engine: Engine
     assert await listed("workflow_id=echo_test") == [echo]
     assert await listed("workflow_id=echo_test&status=CANCELLED") == [echo]
     assert await listed("workflow_id=echo_test&status=RUNNING") == []
-    assert await listed("workflow_id=nope") == []
+    status, problem = await door.call("GET", "/api/v1/jobs?workflow_id=nope", caller="operator")
+    assert (status, problem["field"], problem["value"]) == (404, "workflow_id", "nope")
+    await engine.query("UPDATE dagapp.dag_workflows SET workflow_id = 'gone' WHERE workflow_id = 'chain_10'")
+    assert await listed("workflow_id=gone") == []  # no file has it any more, and jobs of it may be left
     for query in ("workflow_id=", "workflow_id=a%00b"):
         assert (await door.call("GET", f"/api/v1/jobs?{query}", caller="operator"))[0] == 422
 

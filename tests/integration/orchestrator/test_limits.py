@@ -28,16 +28,49 @@ async def test_a_limit_that_is_raised_lets_the_next_job_go_on(door: Door) -> Non
 @pytest.mark.parametrize(
     ("key", "body", "status", "field"),
     [
-        ("k", {"limit": -1}, 422, "limit"),
-        ("k", {"limit": "3"}, 422, "limit"),
-        ("k", {}, 422, "limit"),
-        ("k", {"limit": 3, "x": 1}, 422, "x"),
+        ("k", {"limit": 3}, 422, "key"),
+        ("slots_test:", {"limit": 3}, 422, "key"),
+        ("nope:x", {"limit": 3}, 422, "key"),
+        ("global:", {"limit": 3}, 422, "key"),
+        (":x", {"limit": 3}, 422, "key"),
+        ("slots_test:" + "x" * 257, {"limit": 3}, 422, "key"),
+        ("global:" + "x" * 250, {"limit": 3}, 422, "key"),
+        ("global:x", {"limit": 3, "reason": 5}, 422, "reason"),
+        ("global:k", {"limit": -1}, 422, "limit"),
+        ("global:k", {"limit": "3"}, 422, "limit"),
+        ("global:k", {}, 422, "limit"),
+        ("global:k", {"limit": 3, "x": 1}, 422, "x"),
         ("x" * 401, {"limit": 3}, 422, "key"),
     ],
 )
 async def test_what_cannot_be_a_limit_is_refused(standing: Door, key: str, body: Any, status: int, field: str) -> None:
     code, problem = await put(standing, key, body)
     assert (code, problem["field"]) == (status, field)
+
+
+@pytest.mark.parametrize("key", ["slots_test:later/x:y", "global:" + "x" * 249, "slots_test:" + "x" * 256])
+async def test_a_key_that_nobody_asked_for_yet_may_be_set_and_the_answer_says_so(door: Door, key: str) -> None:
+    status, body = await put(door, key, {"limit": 3})
+    assert (status, body["limit"]["asked"]) == (200, None)
+    assert (await door.get("/api/v1/settings/limits"))["limits"] == [body["limit"]]
+    ((first,),) = ((await door.get("/api/v1/audit"))["entries"],)
+    assert first["before"] == {"slot_key": key, "limit": None, "set_by": None}
+
+
+async def test_whoever_changes_a_limit_is_in_the_audit_with_why_and_from_what_to_what(door: Door) -> None:
+    await door.create("slots_test", {"seconds": 0, "place": "here"})
+    ((listed,), key) = ((await door.get("/api/v1/settings/limits"))["limits"], "slots_test:here")
+    assert (listed["slot_key"], listed["asked"]) == (key, 2)
+    for body in ({"limit": 5, "reason": "night"}, {"limit": 5, "reason": "no change"}):
+        assert (await put(door, key, body))[0] == 200
+    for _ in range(2):
+        assert (await put(door, key, {"reason": "day"}, "DELETE"))[0] == 200
+    rows = (await door.get("/api/v1/audit"))["entries"]
+    workflows, hand = ({"slot_key": key, "limit": limit, "set_by": by} for limit, by in ((2, None), (5, "operator")))
+    assert [(row["action"], row["actor"], row["reason"], row["before"], row["after"]) for row in rows] == [
+        ("limit_unset", "operator", "day", hand, workflows),
+        ("limit_set", "operator", "night", workflows, hand),
+    ]
 
 
 @pytest.mark.asyncio(loop_scope="module")

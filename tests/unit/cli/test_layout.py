@@ -6,8 +6,9 @@ import pytest
 
 from cli.stack import azurite
 from cli.stack.credentials import Credentials, ensure_credentials
+from cli.stack.definitions import gather
 from cli.stack.identity import ensure_identities
-from cli.stack.layout import BlobsKind, Home, Plan, QueueKind, Shape, kind_of
+from cli.stack.layout import REPOSITORY, BlobsKind, Home, Plan, QueueKind, Shape, kind_of
 from cli.stack.servicebus import PeerMissing
 from cli.stack.stack import Stack, StackError
 
@@ -27,6 +28,27 @@ def secrets_of(credentials: Credentials) -> list[str]:
         credentials.secrets_key,
         credentials.service_bus_key,
     ]
+
+
+def test_workflows_of_an_author_lie_beside_those_of_the_checkout(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    (mine / "operations").mkdir(parents=True)
+    (mine / "own.yaml").write_text("workflow_id: own")
+    (mine / "echo_test.yaml").write_text("workflow_id: mine")
+    (mine / "notes.txt").write_text("no workflow")
+    (mine / "operations" / "own.yml").write_text("operation: own")
+    plan = make_plan(tmp_path / "home", Shape(workflows=mine))
+    folder = Path(plan.spec("orchestrator-1").environment["WORKFLOWS_DIR"])
+    for _ in range(2):
+        gather((REPOSITORY / "workflows", mine), folder)
+        found = {file.name for file in folder.iterdir()}
+        assert found >= {"own.yaml", "hello_world.yaml", "operations"}
+        assert "notes.txt" not in found
+        assert (folder / "echo_test.yaml").read_text() == "workflow_id: mine"
+        assert {file.name for file in (folder / "operations").iterdir()} > {"own.yml"}
+        (folder / "gone.yaml").write_text("left over")
+    plain = make_plan(tmp_path / "other")
+    assert Path(plain.spec("orchestrator-1").environment["WORKFLOWS_DIR"]) == REPOSITORY / "workflows"
 
 
 @pytest.mark.parametrize("queue", QueueKind)

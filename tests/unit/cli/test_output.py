@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rich.console import Console
+from rich.console import Console, Group
 
 from cli.errors import CliError, ProcessingFailed, Refused, error_table, show_error
-from cli.output import HARMFUL, console, json_text, key_value_table, row_table, styled
+from cli.output import HARMFUL, console, json_text, key_value_table, row_table, show, styled
 
 CLI = Path(__file__).parents[3] / "cli"
 
@@ -27,6 +27,33 @@ def test_an_id_is_whole_however_narrow_the_terminal_is() -> None:
         out = io.StringIO()
         Console(file=out, width=80).print(row_table("Reviews", columns, rows))
         assert (row["asset_id"] in out.getvalue()) == shown
+
+
+def test_a_table_that_needs_more_than_there_is_goes_beyond_it_and_is_not_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cli.output.PIPED_WIDTH", 60)
+    row = {name: f"{name}-" + "x" * 30 for name in ("job_id", "asset_id", "note", "when")}
+    table = row_table("Wide", tuple(row), [row])
+    for picture in (table, Group(key_value_table("Facts", {"a": 1}), table)):
+        show(row, picture, as_json=False)
+        shown = capsys.readouterr().out
+        assert row["job_id"] in shown
+        assert row["asset_id"] in shown
+        wide = [line for line in shown.splitlines() if "job_id-" in line]
+        assert all(line.endswith("│") and line.count("…") == 2 for line in wide)
+
+
+def test_times_in_lists_are_told_to_the_second(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {
+        "job_id": "j",
+        "created_at": "2026-11-29T17:06:30.622701Z",
+        "note": "took 1.5",
+        "until_at": "00:00:01.5+02:00",
+    }
+    show(row, row_table("Jobs", tuple(row), [row]), as_json=False)
+    shown = capsys.readouterr().out
+    assert all(words in shown for words in ("2026-11-29T17:06:30Z ", "took 1.5", "00:00:01+02:00"))
 
 
 NASTY = st.text(st.characters() | st.sampled_from("\x1b\x07\r\n\x9b\x7f\u202e[/]:"), max_size=20)

@@ -21,6 +21,18 @@ def test_every_order_is_told() -> None:
     assert ORDERS.keys() == {kind.value for kind in Kind}
 
 
+def test_every_argument_of_an_order_and_its_codes_are_told() -> None:
+    orders = PAGE.partition("## Orders\n")[2].partition("\n### ")[0]
+    for words in (
+        "| `rerun` | `run_no` | ",
+        "| `rerun` | `params` | ",
+        "| `gate` | `data` | ",
+        "| `window` | `max_conc",
+    ):
+        assert words in orders
+    assert {"JOB_CHANGED", "JOB_NOT_FAILED"} <= set(re.findall(r"`([A-Z_]+)`", ORDERS["rerun"][2]))
+
+
 def test_every_object_that_is_named_is_told() -> None:
     anchors = {heading.lower() for heading in re.findall(r"^### (\w+)$", PAGE, re.MULTILINE)}
     links = set(re.findall(r"\]\(#(\w+)\)", PAGE)) - {"orders"}

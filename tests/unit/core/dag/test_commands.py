@@ -356,7 +356,10 @@ def test_a_job_whose_product_was_approved_is_not_started_again() -> None:
 def test_a_child_job_is_started_again_through_its_parent() -> None:
     world = World(workflow_of(chain("a")), parent_task_id="other_n_0")
     world.fail("a")
-    assert refusal(world, "retry").code == "CHILD_JOB"
+    detail = refusal(world, "retry")
+    assert detail.code == "CHILD_JOB"
+    assert "node n of job other" in detail.message
+    assert "geodag job rerun other n" in (detail.remediation or "")
 
 
 def test_a_rerun_only_of_what_was_unsuccessful_leaves_others_alone() -> None:
@@ -425,6 +428,32 @@ def test_the_window_of_a_fan_out_changes_while_it_runs() -> None:
     assert decision.events[0].event_type == "window_changed"
     assert (decision.events[0].data["before"], decision.events[0].data["after"]) == (2, 64)
     assert decided(world, "window", node_id="tiles", max_concurrency=2).fan_outs == ()
+
+
+@pytest.mark.parametrize("kind", ["skip", "rerun", "window"])
+def test_an_item_of_a_fan_out_cannot_be_ordered_singly(kind: str) -> None:
+    more = {"max_concurrency": 3} if kind == "window" else {}
+    detail = refusal(fanned(), kind, node_id="tiles__0", **more)
+    assert (detail.code, detail.field) == ("NOT_FOUND", "node_id")
+    assert "items cannot be ordered singly" in detail.message
+    assert "tiles" in (detail.remediation or "")
+    assert "items" not in refusal(fanned(), kind, node_id="w__0", **more).message
+
+
+@pytest.mark.parametrize("end", ["fail", "cancel"])
+def test_a_skip_that_comes_too_late_says_how_the_node_is_passed_over_before_it_runs_again(end: str) -> None:
+    world = World(workflow_of(chain("a", "b")))
+    world.complete("a")
+    world.fail("b") if end == "fail" else order(world, "cancel")
+    remediation = refusal(world, "skip", node_id="b").remediation or ""
+    assert "geodag job retry job1" in remediation
+    assert refusal(world, "skip", node_id="a").remediation is None  # it was done, and is not done again
+    pauses = frozenset({f"workflow:{world.workflow.workflow_id}"})
+    world.state = replace(world.state, pauses=pauses)
+    order(world, "retry")
+    order(world, "skip", node_id="b")
+    world.state = replace(world.state, pauses=frozenset())
+    assert (world.job.status, world.statuses()["b"]) == (JobStatus.COMPLETED, NodeStatus.SKIPPED)
 
 
 def test_the_window_of_something_else_cannot_be_changed() -> None:
