@@ -212,8 +212,7 @@ class Pipe:
 
     def part(self) -> None:
         """Let the answers so far be read while the server works on what is sent next."""
-        self._pgconn.pipeline_sync()
-        self._syncs += 1
+        self._sync()
 
     async def until(self, is_there: Callable[[], bool]) -> None:
         """Read answers, part by part, until one is there or nothing more is to come.
@@ -234,7 +233,7 @@ class Pipe:
             return
         failed: pq.abc.PGresult | None = None
         if not self._syncs:
-            self.part()
+            self._sync()
         await self._flush()
         while (result := await self._next()) is not None:
             if result.status not in _GOOD:
@@ -285,12 +284,16 @@ class Pipe:
 
     async def _drain(self) -> None:
         """Read every answer up to a new Sync; errors among them have been raised already, or nobody asks for them."""
-        self.part()
+        self._sync()
         await self._flush()
         while self._syncs:
             if (result := await self._next()) is not None and self._takers:
                 self._takers.popleft()(result)
         self._takers.clear()
+
+    def _sync(self) -> None:
+        self._pgconn.pipeline_sync()
+        self._syncs += 1
 
     async def _flush(self) -> None:
         """Send everything; meanwhile read, for a server that is busy answering takes nothing more."""

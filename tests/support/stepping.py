@@ -143,6 +143,14 @@ class _SteppedPipe(Pipe):
         """Keep a statement until somebody asks for answers."""
         self._unsent.append(statement)
 
+    def part(self) -> None:
+        """Each statement is a part of its own."""
+
+    async def until(self, is_there: Callable[[], bool]) -> None:
+        """Send what is there one by one, and read what else is to come."""
+        await self.answers()
+        await super().until(is_there)
+
     async def answers(self) -> None:
         """Send what is there one by one."""
         while self._unsent:

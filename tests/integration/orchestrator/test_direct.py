@@ -33,10 +33,11 @@ async def test_a_wait_that_is_no_time_is_told_from_one_that_is(standing: Door) -
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_flag_is_true_or_false(standing: Door) -> None:
     body = {"workflow_id": "echo_test"}
-    for flag, expected in (("perhaps", 422), ("true", 202), ("false", 202)):
+    for flag, expected, why in (("perhaps", 422, "true or false"), ("true", 422, "deduplicate"), ("false", 202, "")):
         path = f"/api/v1/jobs?rerun={flag}"
         status, answer = await standing.call("POST", path, body=body, caller="operator", service="gateway")
         assert status == expected, answer
+        assert why in answer.get("detail", ""), answer
 
 
 def test_what_the_endpoints_read_themselves_is_in_the_document(settings: OrchestratorSettings) -> None:
