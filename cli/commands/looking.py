@@ -107,9 +107,14 @@ def list_children(
 
 
 def _failed_fan_out(job: Mapping[str, Any], nodes: list[Json]) -> str | None:
-    """Return the fan-out that a job failed of; what was tried before has each of its items, not the job's error."""
+    """Return the fan-out that a job failed of; what was tried before has each of its items, not the job's error.
+
+    One that was only late, when the deadline of the job came, has none that failed.
+    """
     failed = (job.get("error") or {}).get("node_id")
-    return next((failed for one in nodes if one["node_id"] == failed and one.get("fan_out")), None)
+    return next(
+        (failed for one in nodes if one["node_id"] == failed and (one.get("fan_out") or {}).get("failed")), None
+    )
 
 
 def _reason(waiting_for: Mapping[str, Any] | None) -> str | None:

@@ -297,6 +297,9 @@ def test_the_items_of_a_fan_out_are_listed_page_by_page_and_the_job_says_how(
     failed = JOB | {"status": "FAILED", "error": {"code": "FAN_OUT_FAILED", "message": "3", "node_id": "each"}}
     monkeypatch.setitem(ANSWERS, "jobs/j1", failed)
     assert "geodag job children j1 each --status FAILED" in run("job", "show", "j1")
+    late = {"nodes": [{"node_id": "each", "status": "CANCELLED", "fan_out": FAN_OUT | {"failed": 0}}]}
+    monkeypatch.setitem(ANSWERS, "jobs/j1/nodes", late)
+    assert "geodag job children" not in run("job", "show", "j1")
 
 
 def test_a_node_is_shown_with_its_output(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
