@@ -150,12 +150,12 @@ def _words(value: Any) -> str:
 def _items(fan_out: Mapping[str, Any] | None) -> str | None:
     """Return how many items of a fan-out are done, how many ended undone, and what its open tasks are at, as one line.
 
-    While items are left, the window too.
+    While items are left, the window too, which the build before does not tell.
     """
     if fan_out is None:
         return None
     done, undone = fan_out["succeeded"] + fan_out["failed"], fan_out["skipped"]
-    window = {"max_concurrency": fan_out["max_concurrency"]} if done + undone < fan_out["items"] else {}
+    window = {"max_concurrency": fan_out.get("max_concurrency")} if done + undone < fan_out["items"] else {}
     counts = {"undone": undone, **window, "running": fan_out["running"], **fan_out["waiting"]}
     said = {name: count for name, count in counts.items() if count}
     return " ".join([f"{done}/{fan_out['items']}", *([_words(said)] if said else [])])
