@@ -88,14 +88,14 @@ class Tasks:
 
     async def claim(self) -> list[DictRow]:
         """Return tasks that are the caller's now, none after a while without any."""
-        new = asyncio.Event()
+        new, end = asyncio.Event(), asyncio.get_running_loop().time() + WAIT_SECONDS
         self._idle.add(new)
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                while not (found := await self._claimed()):
+            while not (found := await self._claimed()):
+                async with asyncio.timeout_at(end):  # never around a claim, whose tasks nobody would have
                     await new.wait()
-                    new.clear()
-                return found
+                new.clear()
+            return found
         except TimeoutError:
             return []
         finally:

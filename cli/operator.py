@@ -30,6 +30,8 @@ def query_of(values: Mapping[str, object]) -> str:
 def pages(ask: Callable[[str], Json], path: str, name: str, facts: Mapping[str, object]) -> Iterator[Json]:
     """Yield the rows of a list from its answers, page by page, as far as they are wanted.
 
+    Beside the build before, in an upgrade, an answer may be the only page of its list, which does not say so.
+
     Args:
         ask: Answers a path.
         path: Of the list.
@@ -40,7 +42,7 @@ def pages(ask: Callable[[str], Json], path: str, name: str, facts: Mapping[str, 
     while True:
         page = ask(f"{path}?{query_of({**facts, 'after': after})}")
         yield from page[name]
-        if (after := page["next_after"]) is None:
+        if (after := page.get("next_after")) is None:
             return
 
 

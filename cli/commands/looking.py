@@ -107,9 +107,14 @@ def list_children(
 
 
 def _failed_fan_out(job: Mapping[str, Any], nodes: list[Json]) -> str | None:
-    """Return the fan-out that a job failed of; what was tried before has each of its items, not the job's error."""
+    """Return the fan-out that a job failed of; what was tried before has each of its items, not the job's error.
+
+    One that was only late, when the deadline of the job came, has none that failed.
+    """
     failed = (job.get("error") or {}).get("node_id")
-    return next((failed for one in nodes if one["node_id"] == failed and one.get("fan_out")), None)
+    return next(
+        (failed for one in nodes if one["node_id"] == failed and (one.get("fan_out") or {}).get("failed")), None
+    )
 
 
 def _reason(waiting_for: Mapping[str, Any] | None) -> str | None:
@@ -145,12 +150,12 @@ def _words(value: Any) -> str:
 def _items(fan_out: Mapping[str, Any] | None) -> str | None:
     """Return how many items of a fan-out are done, how many ended undone, and what its open tasks are at, as one line.
 
-    While items are left, the window too.
+    While items are left, the window too, which the build before does not tell.
     """
     if fan_out is None:
         return None
     done, undone = fan_out["succeeded"] + fan_out["failed"], fan_out["skipped"]
-    window = {"max_concurrency": fan_out["max_concurrency"]} if done + undone < fan_out["items"] else {}
+    window = {"max_concurrency": fan_out.get("max_concurrency")} if done + undone < fan_out["items"] else {}
     counts = {"undone": undone, **window, "running": fan_out["running"], **fan_out["waiting"]}
     said = {name: count for name, count in counts.items() if count}
     return " ".join([f"{done}/{fan_out['items']}", *([_words(said)] if said else [])])

@@ -22,7 +22,7 @@ from cli.stack.azurite import AzuriteMissing, check_installed
 from cli.stack.certificates import self_signed
 from cli.stack.cluster import LOCAL_CONFIG, Cluster
 from cli.stack.credentials import Credentials, ensure_credentials
-from cli.stack.definitions import gather
+from cli.stack.definitions import FolderTaken, gather
 from cli.stack.files import PRIVATE, read_json, write_json
 from cli.stack.layout import REPOSITORY, BlobsKind, Home, Plan, QueueKind, Shape, Urls, health_path, kind_of
 from cli.stack.ports import DEFAULT_PORTS, HOST, choose_ports
@@ -136,7 +136,7 @@ class Stack:
             self._prepare()
             self._start_database()
             self._start_parts(timeout_seconds)
-        except (AzuriteMissing, PeerMissing) as error:
+        except (AzuriteMissing, FolderTaken, PeerMissing) as error:
             self.stop()
             raise StackError(str(error)) from error
         except BaseException:

@@ -41,11 +41,17 @@ def short_value(value: Any) -> Any:
         return value
     if isinstance(value, str):
         return readable(_without_query(value)[:MAX_TEXT])
-    return readable(shorten(shown(value), MAX_TEXT))
+    return readable(shorten(shown(_without_query(value)), MAX_TEXT))
 
 
 def _without_query(value: Any) -> Any:
-    """Cut a URL where its query begins, in which signatures and keys stand."""
-    if isinstance(value, str) and "://" in value and "?" in value:
-        return f"{value.partition('?')[0]}?…"
-    return value
+    """Cut URLs, also inside of a value, where their query begins, in which signatures and keys stand."""
+    match value:
+        case str() if "://" in value and "?" in value:
+            return f"{value.partition('?')[0]}?…"
+        case list() | tuple():
+            return [_without_query(item) for item in value]
+        case Mapping():
+            return {_without_query(key): _without_query(item) for key, item in value.items()}
+        case _:
+            return value

@@ -116,7 +116,7 @@ class InputSpec(Definition):
         if isinstance(self.required, tuple) and "object" not in self.types:
             raise ValueError(f"a list of required names is for object, {is_type}")
         for word, values in (("enum", self.enum), ("const", None if self.const is None else (self.const,))):
-            if values and not any(_TYPES[name](value) for name in self.types for value in values):
+            if values and not any(_TYPES[name](_by_value(value)) for name in self.types for value in values):
                 raise ValueError(f"{word} is {canonical_json(list(values))[:80]}, {is_type}, so no value fits")
 
     @model_validator(mode="after")
@@ -249,6 +249,11 @@ def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Ite
 def _same(left: Any, right: Any) -> bool:
     """Compare as JSON, where numbers count by value: 1.0 is 1, true is not."""
     return digest(left) == digest(right)
+
+
+def _by_value(value: Any) -> Any:
+    """Return a whole float as the integer that it is the same as."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _written(bound: float) -> str:

@@ -139,7 +139,7 @@ def _source_path(location: tuple[int | str, ...]) -> Path:
     """Drop what Pydantic adds for the member of a union."""
     if len(location) > 2 and location[0] == "nodes" and location[2] in NODE_TYPES:
         location = (*location[:2], *location[3:])
-    if len(location) > 2 and location[0] == "inputs" and location[-2:] in _MEMBERS:
+    if len(location) > 3 and location[0] == "inputs" and location[-2:] in _MEMBERS:
         location = location[:-1]
     return tuple(part for part in location if not (isinstance(part, str) and part.startswith(("tuple[", "function-"))))
 

@@ -38,9 +38,10 @@ def _late(run: Run, unfinished: Sequence[str]) -> ErrorDetail:
     active = [node_id for node_id in unfinished if run.nodes[node_id].status in _ACTIVE] or unfinished
     shown = ", ".join(_state_of(run.nodes[node_id]) for node_id in active[:MOST_NAMED])
     more = f" and {len(active) - MOST_NAMED} more" if len(active) > MOST_NAMED else ""
+    limit = f"{run.workflow.deadline_seconds or 0:.15g}"
     return ErrorDetail(
         code="JOB_DEADLINE",
-        message=f"the job was not done within its {run.workflow.deadline_seconds} seconds; open were {shown}{more}",
+        message=f"the job was not done within its {limit} seconds; open were {shown}{more}",
         field="deadline_seconds",
         node_id=active[0],
         remediation="See what held these up, then retry the job; or give its workflow more time.",

@@ -5,6 +5,8 @@ from typing import Final
 
 import yaml
 
+MAX_LINE: Final = 1000
+"""Characters of a line in which a template is looked for, which takes their square where many begin and none ends."""
 _UNQUOTED: Final = re.compile(r"(?:^|[:,\[{-]\s+|\[)(?P<template>\{\{.*?\}\})")
 _SAME_COLUMN: Final = "begin the keys of one mapping, and the items of one list, in one column"
 _NOT_CLOSED: Final = re.compile(r"while parsing a flow (mapping|sequence)")
@@ -16,7 +18,7 @@ def syntax_mistake(text: str, error: yaml.MarkedYAMLError) -> tuple[str, int]:
     problem = error.problem or "not YAML"
     if mark is None:
         return problem, 1
-    line = next(iter(text.splitlines()[mark.line : mark.line + 1]), "")
+    line = next(iter(text.splitlines()[mark.line : mark.line + 1]), "")[:MAX_LINE]
     hint = _hint(problem, error, line)
     return f"{problem} (column {mark.column + 1}){f': {hint}' if hint else ''}", mark.line + 1
 

@@ -45,7 +45,7 @@ class Limit(BaseModel):
 
 
 class Limits(BaseModel):
-    """Every key that somebody asked for or set; one that nobody has used for an hour is forgotten."""
+    """Every key that somebody asked for or set; one that is not set, and that nobody uses for an hour, is forgotten."""
 
     limits: list[LimitView]
 

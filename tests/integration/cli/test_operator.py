@@ -249,6 +249,15 @@ def test_all_events_are_shown_of_a_job_and_of_a_request_however_old(
     ]
 
 
+def test_an_orchestrator_of_the_build_before_is_understood(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ANSWERS, "jobs", {"jobs": [JOB]})
+    fan_out = {name: value for name, value in FAN_OUT.items() if name != "max_concurrency"}
+    nodes = {"nodes": [{"node_id": "each", "status": "RUNNING", "fan_out": fan_out}]}
+    monkeypatch.setitem(ANSWERS, "jobs/j1/nodes", nodes)
+    assert "j1" in run("job", "list")
+    assert "3/9 undone:2,slot:4 " in run("job", "show", "j1")
+
+
 def test_jobs_are_listed_and_shown_with_what_they_wait_for(peer: Peer) -> None:
     assert "paused" in run("job", "list", "--workflow", "w", "--status", "running")
     assert peer.seen[-1] == ("GET", "jobs?limit=20&status=RUNNING&workflow_id=w", None)
@@ -297,6 +306,9 @@ def test_the_items_of_a_fan_out_are_listed_page_by_page_and_the_job_says_how(
     failed = JOB | {"status": "FAILED", "error": {"code": "FAN_OUT_FAILED", "message": "3", "node_id": "each"}}
     monkeypatch.setitem(ANSWERS, "jobs/j1", failed)
     assert "geodag job children j1 each --status FAILED" in run("job", "show", "j1")
+    late = {"nodes": [{"node_id": "each", "status": "CANCELLED", "fan_out": FAN_OUT | {"failed": 0}}]}
+    monkeypatch.setitem(ANSWERS, "jobs/j1/nodes", late)
+    assert "geodag job children" not in run("job", "show", "j1")
 
 
 def test_a_node_is_shown_with_its_output(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:

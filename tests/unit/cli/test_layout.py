@@ -6,7 +6,7 @@ import pytest
 
 from cli.stack import azurite
 from cli.stack.credentials import Credentials, ensure_credentials
-from cli.stack.definitions import gather
+from cli.stack.definitions import FolderTaken, gather
 from cli.stack.identity import ensure_identities
 from cli.stack.layout import REPOSITORY, BlobsKind, Home, Plan, QueueKind, Shape, kind_of
 from cli.stack.servicebus import PeerMissing
@@ -36,6 +36,7 @@ def test_workflows_of_an_author_lie_beside_those_of_the_checkout(tmp_path: Path)
     (mine / "own.yaml").write_text("workflow_id: own")
     (mine / "echo_test.yaml").write_text("workflow_id: mine")
     (mine / "notes.txt").write_text("no workflow")
+    (mine / ".#own.yaml").symlink_to("an editor has it open")
     (mine / "operations" / "own.yml").write_text("operation: own")
     plan = make_plan(tmp_path / "home", Shape(workflows=mine))
     folder = Path(plan.spec("orchestrator-1").environment["WORKFLOWS_DIR"])
@@ -49,6 +50,21 @@ def test_workflows_of_an_author_lie_beside_those_of_the_checkout(tmp_path: Path)
         (folder / "gone.yaml").write_text("left over")
     plain = make_plan(tmp_path / "other")
     assert Path(plain.spec("orchestrator-1").environment["WORKFLOWS_DIR"]) == REPOSITORY / "workflows"
+
+
+@pytest.mark.parametrize("inside", ["", "mine"])
+def test_a_folder_of_workflows_that_is_emptied_at_each_start_is_refused_untouched(tmp_path: Path, inside: str) -> None:
+    mine = Home(tmp_path).workflows / inside
+    mine.mkdir(parents=True)
+    (mine / "own.yaml").write_text("workflow_id: own")
+    linked = tmp_path / "linked"
+    linked.symlink_to(mine)
+    for folder in (mine, linked):
+        with pytest.raises(FolderTaken, match="keep yours elsewhere"):
+            gather((REPOSITORY / "workflows", folder), Home(tmp_path).workflows)
+        with pytest.raises(StackError, match="keep yours elsewhere"):
+            Stack(tmp_path, shape=Shape(workflows=folder)).start()
+    assert (mine / "own.yaml").read_text() == "workflow_id: own"
 
 
 @pytest.mark.parametrize("queue", QueueKind)

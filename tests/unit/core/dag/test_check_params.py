@@ -119,6 +119,12 @@ def test_a_list_is_shown_in_json_and_cut_and_a_url_without_its_query() -> None:
     assert secret is not None
     assert "SECRET" not in str(secret.model_dump())
     assert secret.message.endswith('got "https://x.example/a.tif?…"')
+    url = "https://x.example/a.tif?sig=SECRET"
+    for inside in ([url], {"a": [{"b": url}]}, {url: 1}, f"see {url}"):
+        hidden = params_problem(spec, json.dumps({"seconds": inside}).encode())
+        assert hidden is not None
+        assert "SECRET" not in str(hidden.model_dump())
+        assert "https://x.example/a.tif?…" in hidden.message
     missing = params_problem(spec, b"{}")
     assert missing is not None
     assert (missing.message, missing.value) == ("params.seconds of sleep: is missing", None)

@@ -383,6 +383,7 @@ def test_the_deadline_of_a_job_ends_children_gates_and_what_waits() -> None:
     world.wake()
     assert world.job.error is not None
     assert (world.job.status, world.job.error["code"]) == (JobStatus.FAILED, "JOB_DEADLINE")
+    assert world.job.error["message"].startswith("the job was not done within its 50 seconds; open were ")
     assert "ask (WAITING for gate)" in world.job.error["message"]
     assert "call (WAITING for child)" in world.job.error["message"]
     assert world.job.error["node_id"] in {"call", "ask"}

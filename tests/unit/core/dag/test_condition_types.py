@@ -31,6 +31,7 @@ INPUTS = {
     "c": InputSpec(const=3, required=True),
 }
 S, N, B, MAY = "{{ inputs.s }}", "{{ inputs.n }}", "{{ inputs.b }}", "{{ inputs.may }}"
+X = "{{ nodes.a.output.x }}"
 
 
 def told(condition: str, field: str | None = None) -> list[str]:
@@ -172,6 +173,14 @@ def conditional(*conditions: str, field: str | None = None, default: bool = Fals
         (conditional("== 1", field=MAY), {MAY: 0}),
         (conditional(f"{B}"), {B: False}),
         (conditional(f"{B} and {N} > 1", f"not {B}"), {B: True, N: 1}),
+        (conditional("> 5", f"{N} < 5", "{{inputs.n}} < 3", field=N), {N: 5}),
+        (conditional("== 0", "== 1", field=X), {X: 2}),
+        (conditional("< 0", "> 0", field=X), {X: 0}),
+        (conditional("< 0.5", "> 0.5", field=X), {X: 0.5}),
+        (
+            conditional("== 'COMPLETED'", "== 'FAILED'", field="{{ nodes.a.status }}"),
+            {"{{ nodes.a.status }}": "CANCELLED"},
+        ),
         (conditional("false"), {}),
     ],
 )
@@ -196,6 +205,16 @@ def test_a_value_without_a_branch_is_found(node: ConditionalNode, example: dict[
         conditional(f"{B} and {N} > 1", f"not {B}", f"{N} <= 1"),
         conditional("== 1", "true", field=MAY),
         conditional("<= 100", "> 100", field=MAY),
+        conditional(f"{N} > 5", "{{inputs.n}} <= 5"),
+        conditional("> 5", f"{N} <= 5", field=N),
+        conditional("> 5", f"{N} <= 5", field="{{inputs.n}}"),
+        conditional(f"{N} > 5", "{{ inputs.n + 1 }} <= 6"),
+        conditional("{{ inputs.l | length }} == 0", "{{ inputs.l | length }} > 0"),
+        conditional("== 0", "> 0", field=X),
+        conditional("== 0", "== 1", ">= 2", field=X),
+        conditional("<= 3", ">= 4", field=X),
+        conditional("in [0, 1, 2, 3, 4, 5]", "in [6, 7, 8, 9, 10]", field="{{ job.priority }}"),
+        conditional("== 'COMPLETED'", "in ['FAILED', 'SKIPPED', 'CANCELLED']", field="{{ nodes.a.status }}"),
     ],
 )
 def test_branches_for_every_value_need_no_default(node: ConditionalNode) -> None:

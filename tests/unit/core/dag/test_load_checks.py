@@ -291,6 +291,7 @@ def test_an_input_that_no_value_fits_is_found(words: str, message: str) -> None:
         *("type: [string, 'null'], max_length: 3", "minimum: 3, max_length: 3", "type: [integer, string], minimum: 3"),
         *("type: string, required: true, enum: [a]", "type: number, enum: [1, 1.5]", "type: string, enum: [a, 3]"),
         *("type: object, required: [a]", "type: [array, object], items: {}, properties: {}"),
+        *("type: integer, enum: [1.0, 2.0]", "type: integer, const: 3.0"),
     ],
 )
 def test_words_that_limit_some_values_of_the_type_are_taken(words: str) -> None:
@@ -372,6 +373,13 @@ def test_a_word_that_is_close_to_one_of_its_place_gets_a_suggestion(place: str, 
     text = WHOLE.format(**{**parts, "top": "inputs: {x: {}}", place: words})
     messages = [one.message for one in refused(text).problems if "is not a word of the language" in one.message]
     assert [message.partition("; did you mean ")[2].rstrip("?") for message in messages] == [suggestion]
+
+
+def test_a_word_of_an_input_that_is_named_as_a_word_is_named_whole() -> None:
+    parts = dict.fromkeys(("start", "task", "branch", "work", "fan_out", "gate", "child"), "")
+    problems = refused(WHOLE.format(**parts, top="inputs: {x: {}, type: {str: 1}, required: {bool: 1}}")).problems
+    found = [one.message for one in problems if "is not a word of the language" in one.message]
+    assert [message.partition(" ")[0] for message in found] == ["inputs.type.str", "inputs.required.bool"]
 
 
 @pytest.mark.parametrize(

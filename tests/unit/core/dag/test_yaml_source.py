@@ -145,6 +145,13 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(text: str, words:
     assert time.perf_counter() - started < 15
 
 
+def test_what_is_wrong_in_a_long_line_is_told_at_once() -> None:
+    started = time.perf_counter()
+    with pytest.raises(YamlProblem, match="mapping values are not allowed"):
+        read_yaml('x: "' + ": {{" * 60_000 + '": y')
+    assert time.perf_counter() - started < 15
+
+
 def test_every_value_knows_its_line() -> None:
     source = read_yaml("a: 1\nnodes:\n  x:\n    next: [b,\n      c]\n")
     assert source.line(("nodes", "x", "next")) == 4
