@@ -92,10 +92,11 @@ def _check_fan_ins(workflow: Workflow, incoming: Mapping[str, tuple[str, ...]], 
 
 
 def _check_children(workflow: Workflow, report: Report) -> None:
-    """Note nodes that run the workflow itself; longer rings are seen only beside the other files."""
+    """Note nodes that run the very workflow; longer rings are seen only beside the other files."""
     for node_id, node in workflow.nodes.items():
-        if not isinstance(node, WorkflowNode) or node.workflow_id != workflow.workflow_id:
-            continue
-        if node.version in {None, workflow.version}:
+        if isinstance(node, WorkflowNode) and (node.workflow_id, node.version) == (
+            workflow.workflow_id,
+            workflow.version,
+        ):
             message = f"workflow {workflow.workflow_id} cannot contain itself; name another one, or another version"
             report.add(("nodes", node_id, "workflow_id"), message)

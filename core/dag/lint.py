@@ -1,7 +1,7 @@
 """Advice on workflows that load: what would fail, or surprise, in some of their runs only."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from core.dag.branch_cover import uncovered
 from core.dag.certainty import certain_at, certain_at_end, may_lack_output
@@ -11,11 +11,13 @@ from core.dag.conditions import parse_condition, shown
 from core.dag.definition import Workflow
 from core.dag.graph import rule_of
 from core.dag.loader import load_workflow
-from core.dag.nodes import ConditionalNode, JoinRule
+from core.dag.nodes import ConditionalNode, JoinRule, WorkflowNode
 from core.dag.places import Kind, Place, places
 from core.dag.problems import DefinitionError, Problem, Report
 from core.dag.templates import Expression, compile_value
 from core.dag.yaml_source import Path, read_yaml
+
+RUNS_ITSELF: Final = "a workflow cannot contain itself, as this one does unless another version of it is the default"
 
 
 def examine(text: str, filename: str) -> tuple[Workflow | None, tuple[Problem, ...]]:
@@ -42,6 +44,8 @@ def lint(workflow: Workflow, report: Report) -> None:
         if isinstance(node, ConditionalNode) and (node.when is not None or node.best_effort):
             word = "when" if node.when is not None else "best_effort"
             report.add(("nodes", node_id, word), f"a conditional with {word} may choose nothing; then all its ways run")
+        if isinstance(node, WorkflowNode) and (node.workflow_id, node.version) == (workflow.workflow_id, None):
+            report.add(("nodes", node_id, "workflow_id"), RUNS_ITSELF)
     _check_conditions(workflow, report)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from core.dag.checks import check
+from core.dag.lint import RUNS_ITSELF, examine
 from core.dag.loader import load_workflow
 from core.dag.problems import DefinitionError, Problem, Report
 from core.dag.yaml_source import Source
@@ -321,12 +322,16 @@ def test_a_name_that_is_close_to_a_known_one_gets_a_suggestion(node: dict[str, A
     assert what.partition("; did you mean ")[2] == (f"{suggestion}?" if suggestion else "")
 
 
-def test_a_workflow_that_runs_itself_is_refused_alone() -> None:
-    for version in ({}, {"version": 1}):
-        ((where, what),) = problems({"n": {"type": "workflow", "workflow_id": "w", "next": ["end"], **version}})
-        assert where == "nodes.n.workflow_id"
-        assert what == "workflow w cannot contain itself; name another one, or another version"
-    assert problems({"n": {"type": "workflow", "workflow_id": "w", "next": ["end"], "version": 2}}) == []
+def test_a_workflow_that_runs_itself_is_refused_alone_and_one_that_may_gets_advice() -> None:
+    node: dict[str, Any] = {"type": "workflow", "workflow_id": "w", "next": ["end"]}
+    assert problems({"n": node | {"version": 1}}) == [
+        ("nodes.n.workflow_id", "workflow w cannot contain itself; name another one, or another version")
+    ]
+    assert problems({"n": node}) == problems({"n": node | {"version": 2}}) == []
+    text = "workflow_id: w\nversion: 1\nnodes:\n  s: {type: start, next: n}\n  n: {type: workflow, workflow_id: w}\n"
+    workflow, advice = examine(text, "w.yaml")
+    assert workflow is not None
+    assert [(one.line, one.message) for one in advice] == [(5, RUNS_ITSELF)]
 
 
 WHOLE = """\
