@@ -328,7 +328,8 @@ def test_a_workflow_that_runs_itself_is_refused_alone_and_one_that_may_gets_advi
         ("nodes.n.workflow_id", "workflow w cannot contain itself; name another one, or another version")
     ]
     assert problems({"n": node}) == problems({"n": node | {"version": 2}}) == []
-    text = "workflow_id: w\nversion: 1\nnodes:\n  s: {type: start, next: n}\n  n: {type: workflow, workflow_id: w}\n"
+    nodes = ["s: {type: start, next: n}", "n: {type: workflow, workflow_id: w, next: e}", "e: {type: end}"]
+    text = "\n  ".join(["workflow_id: w\nversion: 1\nnodes:", *nodes])
     workflow, advice = examine(text, "w.yaml")
     assert workflow is not None
     assert [(one.line, one.message) for one in advice] == [(5, RUNS_ITSELF)]
