@@ -243,7 +243,7 @@ class Run:
         check_transition(JOB_TRANSITIONS, self.job.status, status)
         data = fields.pop("data", {})
         fields["status"] = status
-        if self.job.started_at is None:
+        if self.job.started_at is None and status is not JobStatus.CANCELLED and not self.overdue:
             fields["started_at"] = self.now
         if status in JOB_FINAL:
             fields |= {"completed_at": self.now, "wake_at": None}

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -6,7 +7,7 @@ import pytest
 from core.dag.evaluator import advance
 from core.dag.pinning import pin
 from core.dag.state import Decision
-from core.statuses import JobStatus, NodeStatus
+from core.statuses import JOB_FINAL, JobStatus, NodeStatus
 from tests.unit.core.dag.harness import FIXED, START, World, chain, task, workflow_of
 from tests.unit.core.dag.test_large_values import BIG, BlobWorld
 
@@ -41,6 +42,18 @@ def test_an_attempt_waits_for_its_slot_before_it_is_sent() -> None:
     assert world.decisions[0].dispatches == ()
     later = world.tick(10**6)
     assert (later.slots.requests, later.dispatches) == ((), ())
+
+
+@pytest.mark.parametrize("made", [noded, jobbed], ids=["of an attempt", "of a job"])
+@pytest.mark.parametrize("how", ["cancel", "deadline"])
+def test_a_job_that_ends_before_its_first_slot_never_started(made: Callable[[], World], how: str) -> None:
+    world = made()
+    if how == "cancel":
+        world.cancel()
+    else:
+        world.set_job(deadline_at=world.now)
+        world.advance()
+    assert (world.job.status in JOB_FINAL, world.job.completed_at, world.job.started_at) == (True, world.now, None)
 
 
 def test_a_grant_sends_it_and_is_noticed_once() -> None:
