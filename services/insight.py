@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from core.dag.nodes import FanOutNode
 from core.dag.progress import Facts, Progress, progress_of
 from core.dag.why import Children, Lost, Surroundings, children_of, told, waiting_for
-from core.errors import NotFound
+from core.errors import NotFound, ParameterInvalid
 from core.ids import message_id
 from core.models.engine import Attempt, Job, NodeState
 from core.models.fan_out import FanOut
@@ -91,10 +92,14 @@ class InsightService:
 
         Raises:
             NotFound: There is no such job, or it has no such node.
+            ParameterInvalid: The node is no fan-out.
         """
         async with transaction(self._pool) as conn:
             job = await _job(conn, job_id)
             await _node(conn, job_id, node_id)
+            workflow = self._definitions.get(job.definition_hash)
+            if workflow is not None and not isinstance(workflow.nodes.get(node_id), FanOutNode):
+                raise ParameterInvalid(f"{node_id} is not a fan_out", field="node_id", value=node_id)
             rows = await (await FanOutRepository(conn).of_jobs([job_id])).rows()
             made = next((one.next_child for one in rows if one.node_id == node_id), 0)
             last = after + LOOKED_AT

@@ -27,7 +27,7 @@ def pause(
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Start nothing new until `geodag resume`; submits are accepted and wait. One job: `geodag job pause`."""
+    """Start nothing new until `geodag resume` of the same switch; submits are accepted. One job: `geodag job pause`."""
     switch = _switch(everything, workflow, queue)
     answer = operate(home, "PUT", f"settings/pauses/{segment(switch)}", {"reason": reason})
     title = "Paused" if answer["changed"] else "Was paused already"

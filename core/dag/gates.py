@@ -49,8 +49,9 @@ def go_on(run: Run, node_id: str, node: GateNode) -> None:
 
 def wake(run: Run, node_id: str) -> None:
     """Let a gate that nobody decided in time fail; it is not opened again."""
-    if _has_expired(run, run.nodes[node_id]):
-        message = f"nobody decided the gate {node_id} by {run.nodes[node_id].not_before}"
+    node = run.nodes[node_id]
+    if _has_expired(run, node):
+        message = f"nobody decided the gate {node_id} by {node.not_before:%Y-%m-%dT%H:%M:%SZ}"
         run.fail_node(node_id, ErrorDetail(code=GATE_EXPIRED, message=message, node_id=node_id))
 
 

@@ -6,7 +6,7 @@ changed nothing. Only `retry` and `rerun` (`core.dag.reopening`) touch a job tha
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -98,6 +98,10 @@ class WindowArguments(Arguments):
     max_concurrency: Annotated[int, Field(ge=1, le=10_000, description="Tasks that are out at a time.")]
 
 
+OF_EVERY_ORDER: Final = ("reason", "dry_run")
+"""What an order may say besides, whatever its kind."""
+
+
 def _parse(model: type[Arguments], args: Mapping[str, Any]) -> Arguments:
     """Return what an order says. Raises `ParameterInvalid`."""
     try:
@@ -108,8 +112,8 @@ def _parse(model: type[Arguments], args: Mapping[str, Any]) -> Arguments:
         field = ".".join(map(str, first["loc"])) or None
         message = f"{field or 'the arguments'}: {full_complaint(first)}"
         if first["type"] == "extra_forbidden":
-            words = model.model_fields
-            message += f"; known are {', '.join(words) or 'none'}{did_you_mean(first['loc'][-1], words)}"
+            words = [*model.model_fields, *OF_EVERY_ORDER]
+            message += f"; known are {', '.join(words)}{did_you_mean(first['loc'][-1], words)}"
         value = None if first["type"] == "missing" else short_value(first["input"])
         raise ParameterInvalid(message, field=field, value=value) from error
 
@@ -205,8 +209,8 @@ def _rerun(run: Run, command: Command, wanted: RerunArguments) -> None:
             f"the job is {status} in its run {run.job.run_no}, not in run {wanted.run_no}",
             code="JOB_CHANGED",
             field="run_no",
-            value=status.value,
-            remediation="Look at it first: somebody started it anew since.",
+            value=run.job.run_no,
+            remediation="Look at the job first: its `run_no` counts how often it was started.",
         )
     node_id = wanted.node_id or run.workflow.graph.order[0]
     node_of(run, node_id)

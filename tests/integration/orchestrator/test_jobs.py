@@ -218,7 +218,12 @@ async def test_the_children_of_a_fan_out_are_counted_listed_and_looked_at(
         assert [one["node_id"] for one in page["nodes"]] == ["each__0", "each__1"]
         page = await door.get(f"{path}/each/children?limit=2&after={page['next_after']}")
         assert ([one["node_id"] for one in page["nodes"]], page["next_after"]) == (["each__2"], None)
-        for what, code in (("each__9", 404), ("each/children?after=x", 400), ("each/children?limit=999", 422)):
+        for what, code in (
+            ("each__9", 404),
+            ("each/children?after=x", 400),
+            ("each/children?limit=999", 422),
+            ("start/children", 422),
+        ):
             assert (await door.call("GET", f"{path}/{what}", caller="operator"))[0] in {code, 422}
 
 

@@ -371,7 +371,7 @@ def test_a_rerun_of_a_run_that_is_over_is_refused_with_the_state_that_won() -> N
     world = ended("FAILED")
     order(world, "rerun", run_no=1)
     detail = refusal(world, "rerun", run_no=1)
-    assert (detail.code, detail.value) == ("JOB_CHANGED", "RUNNING")
+    assert (detail.code, detail.value) == ("JOB_CHANGED", 2)
 
 
 @pytest.mark.parametrize("claimed", [True, False])
@@ -521,11 +521,12 @@ def command_row(world: World, number: int, kind: str, **args: Any) -> Command:
     ("kind", "args", "message"),
     [
         ("skip", {}, "node_id: is missing"),
-        ("skip", {"node": "a"}, "node: unknown field; known are node_id"),
-        ("skip", {"node_id": "a", "why": 1}, "why: unknown field; known are node_id"),
+        ("skip", {"node": "a"}, "node: unknown field; known are node_id, reason, dry_run"),
+        ("skip", {"node_id": "a", "why": 1}, "why: unknown field; known are node_id, reason, dry_run"),
         ("skip", {"node_id": 5}, "node_id: expected a string, got 5"),
         ("window", {"node_id": "a", "max_concurrency": 0}, "max_concurrency: expected at least 1, got 0"),
         ("gate", {"node_id": "a", "decision": "yes"}, "decision: expected 'approved' or 'rejected', got \"yes\""),
+        ("cancel", {"reasn": 1}, "reasn: unknown field; known are reason, dry_run; did you mean reason?"),
         ("skipp", {}, "there is no command 'skipp'; known are"),
         ("skipp", {}, "; did you mean skip?"),
     ],

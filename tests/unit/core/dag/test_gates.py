@@ -83,6 +83,7 @@ def test_a_gate_expires_at_its_time_and_not_before() -> None:
     assert world.job.status is JobStatus.FAILED
     assert world.job.error is not None
     assert world.job.error["code"] == "GATE_EXPIRED"
+    assert world.job.error["message"].endswith("by 2026-01-01T00:01:00Z")
     assert world.event_types().count("gate_opened") == 1
 
 
