@@ -39,7 +39,7 @@ def list_jobs(
     """List the newest jobs."""
     facts = {"limit": min(limit, MOST_ROWS), "status": status, "workflow_id": workflow}
     jobs = list(islice(pages(lambda path: operate(home, "GET", path), "jobs", "jobs", facts), limit))
-    rows = [{**row, "waiting for": _reason(row.get("waiting_for"))} for row in jobs]
+    rows = [{**row, "waiting for": reason_of(row.get("waiting_for"))} for row in jobs]
     if not rows and not as_json:
         print_text(none_matches({"workflow": workflow, "status": status}))
         return
@@ -53,7 +53,7 @@ def show_job(job: JobArgument, home: HomeOption = DEFAULT_HOME, as_json: JsonOpt
     rows = [
         {
             **node,
-            "waits for": _reason(node.get("waiting_for")),
+            "waits for": reason_of(node.get("waiting_for")),
             "items": _items(node.get("fan_out")),
             "error or reason": _ending(node, found),
         }
@@ -100,7 +100,7 @@ def list_children(
     facts = {"limit": min(limit, MOST_CHILDREN), "status": status}
     found = list(islice(pages(lambda asked: operate(home, "GET", asked), path, "nodes", facts), limit))
     rows = [
-        {**one, "waits for": _reason(one.get("waiting_for")), "error or reason": _why(one) or one.get("skip_reason")}
+        {**one, "waits for": reason_of(one.get("waiting_for")), "error or reason": _why(one) or one.get("skip_reason")}
         for one in found
     ]
     show(found, row_table(f"Children of {node}", CHILD_COLUMNS, rows), as_json=as_json)
@@ -117,7 +117,7 @@ def _failed_fan_out(job: Mapping[str, Any], nodes: list[Json]) -> str | None:
     )
 
 
-def _reason(waiting_for: Mapping[str, Any] | None) -> str | None:
+def reason_of(waiting_for: Mapping[str, Any] | None) -> str | None:
     """Return why something waits as one line."""
     if not waiting_for:
         return None

@@ -9,11 +9,12 @@ from urllib.parse import quote
 
 import typer
 
+from cli.commands.looking import reason_of
 from cli.commands.submit import WAIT_SECONDS, WrongCommandLine, patiently_get
 from cli.errors import JobNotCompleted
 from cli.operator import Json, operate
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import key_value_table, print_text, show
+from cli.output import key_value_table, print_text, print_warning, show
 from cli.target import Target
 from core.json_keys import unique
 from core.statuses import JOB_FINAL, JobStatus
@@ -108,10 +109,18 @@ def _object(source: str) -> Json:
 
 
 async def _ended(target: Target, job_id: str) -> Json:
-    """Return a job once it is final; a platform that is away for a while loses none."""
+    """Return a job once it is final, saying meanwhile what it waits for; a platform that is away loses none."""
     url = f"{target.urls.gateway}/api/proxy/orchestrator/api/v1/jobs/{quote(job_id, safe='')}?wait={WAIT_SECONDS}"
+    said: str | None = None
     async with target.client("operator") as client:
         while True:
             job = await patiently_get(client, url)
             if job["status"] in JOB_FINAL:
                 return job
+            reason = reason_of(job.get("waiting_for"))
+            told = (
+                f"{job_id} waits: {reason}" if reason else f"{job_id} is {job['status']}; `geodag job show` says more"
+            )
+            if told != said:
+                print_warning(f"{job_id} {told}")
+                said = told

@@ -191,6 +191,16 @@ def test_whoever_waits_for_a_job_that_had_ended_is_told_that_nothing_ran(
     assert "Ended" in CliRunner().invoke(app, ["job", "run", "w", "--wait"]).stdout
 
 
+def test_who_waits_for_a_job_is_told_once_what_it_waits_for(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = ANSWERS["jobs/j1"] | {"job_id": "j2", "waiting_for": PAUSED}
+    looks = [waits, waits, ended("COMPLETED")]
+    answer = peer._answer
+    monkeypatch.setattr(peer, "_answer", lambda *asked: looks.pop(0) if asked[0] == "GET" else answer(*asked))
+    done = CliRunner().invoke(app, ["job", "run", "w", "--wait", "--json"])
+    assert done.stderr.count("j2 waits: paused") == 1
+    assert json.loads(done.stdout)["status"] == "COMPLETED"
+
+
 def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
     words = "job retry --workflow w --error BROKEN --older-than 60 --status failed --dry-run --json"
     shown = run(*words.split())
