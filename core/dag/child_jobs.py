@@ -171,7 +171,8 @@ def result_of(job: Job, now: datetime) -> TaskResultRow | None:
 def _error_of(job: Job) -> ErrorDetail:
     """Return the error of a node whose child did not complete: the code and the root cause of the child."""
     if job.status is JobStatus.CANCELLED:
-        return ErrorDetail(code=CHILD_CANCELLED, message=f"its child job of workflow {job.workflow_id} was cancelled")
+        message = f"its child job {job.job_id} of workflow {job.workflow_id} was cancelled"
+        return ErrorDetail(code=CHILD_CANCELLED, message=message)
     cause = ErrorDetail.model_validate(job.error or {"code": "INTERNAL", "message": "it failed without an error"})
     place = job.workflow_id if cause.node_id is None else f"{job.workflow_id}.{cause.node_id}"
     update = {"message": f"{place}: {cause.message}", "node_id": None, "attempts": ()}

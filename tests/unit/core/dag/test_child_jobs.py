@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -134,7 +135,9 @@ def test_a_failed_child_fails_the_node_and_the_job_with_its_root_cause() -> None
 def test_a_cancelled_child_fails_the_node_and_is_not_started_again() -> None:
     world = world_of(retry={**FIXED, "max_retries": 5})
     end(world, JobStatus.CANCELLED)
-    assert error_of(world)["code"] == "CHILD_CANCELLED"
+    error = error_of(world)
+    assert error["code"] == "CHILD_CANCELLED"
+    assert re.search(r"its child job [0-9a-f]{32} of workflow", error["message"])
     assert world.job.status is JobStatus.FAILED
 
 
