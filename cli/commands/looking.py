@@ -46,8 +46,18 @@ def list_jobs(
     show(jobs, row_table("Jobs", LIST_COLUMNS, rows), as_json=as_json)
 
 
-def show_job(job: JobArgument, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
+def show_job(
+    job: JobArgument,
+    outputs: Annotated[
+        bool, typer.Option("--outputs", help="Print its outputs alone, as JSON, however large they are.")
+    ] = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
     """Show a job, why each of its nodes waits and why it failed."""
+    if outputs:
+        print_json(operate(home, "GET", f"jobs/{segment(job)}/outputs"))
+        return
     found = operate(home, "GET", f"jobs/{segment(job)}")
     nodes = operate(home, "GET", f"jobs/{segment(job)}/nodes")["nodes"]
     rows = [
@@ -60,6 +70,8 @@ def show_job(job: JobArgument, home: HomeOption = DEFAULT_HOME, as_json: JsonOpt
         for node in nodes
     ]
     facts = {name: found[name] for name in SHOWN if found.get(name) not in (None, [])}
+    if stored := found.get("outputs_ref"):
+        facts["outputs"] = f"{stored['size_bytes']} bytes; geodag job show {job} --outputs"
     if cancelled := found.get("cancelled"):
         facts["cancelled"] = f"by {cancelled['by']} at {cancelled['at']}: {cancelled['reason'] or 'no reason given'}"
     if failed := _failed_fan_out(found, nodes):

@@ -330,6 +330,14 @@ def test_a_node_is_shown_with_its_output(peer: Peer, monkeypatch: pytest.MonkeyP
     assert json.loads(run("job", "node", "j1", "a", "--output")) == [1, 2, 3]
 
 
+def test_large_outputs_of_a_job_are_told_and_printed_alone(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = {"blob": "values/j1/x.json", "sha256": "0" * 64, "size_bytes": 123_456}
+    monkeypatch.setitem(ANSWERS, "jobs/j1", ANSWERS["jobs/j1"] | {"outputs": None, "outputs_ref": stored})
+    monkeypatch.setitem(ANSWERS, "jobs/j1/outputs", {"results": [1, 2]})
+    assert "123456 bytes; geodag job show j1 --outputs" in run("job", "show", "j1")
+    assert json.loads(run("job", "show", "j1", "--outputs")) == {"results": [1, 2]}
+
+
 def test_a_changed_window_is_shown(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     node = {"node_id": "each", "status": "RUNNING", "fan_out": FAN_OUT}
     answer = {"command": "window", "state": "applied", "job": JOB, "node": node}
