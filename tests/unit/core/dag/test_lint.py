@@ -82,6 +82,57 @@ def test_these_readers_take_care(name: str, of: str) -> None:
     assert advice({**MAY_LACK[name], "b": {**MAY_LACK[name]["b"], "params": {"got": f"{{{{ {of} }}}}"}}}) == []
 
 
+@pytest.mark.parametrize("name", [name for name in MAY_LACK if name != "bypassed"])
+@pytest.mark.parametrize(
+    ("when", "is_guard"),
+    [
+        ("{{ nodes.a.output is defined }}", True),
+        ("{{ nodes.a.output.n is defined }}", True),
+        ("{{ nodes.a.status }} == 'COMPLETED'", True),
+        ("'COMPLETED' == {{ nodes.a.status }}", True),
+        ("{{ nodes.a.status == 'COMPLETED' }}", True),
+        ("{{ nodes.a.status }} in ['COMPLETED']", True),
+        ("({{ job.priority }} > 5 and {{ nodes.a.status }} == 'COMPLETED') and {{ job.run_no }} == 1", True),
+        ("not {{ nodes.a.output is undefined }}", True),
+        ("{{ nodes.a.output.n | default(0) }} > 1", True),
+        ("{{ nodes.a.output is undefined }}", False),
+        ("{{ nodes.a.output.n | default(2) }} > 1", False),
+        ("{{ nodes.a.status }} != 'SKIPPED'", False),
+        ("{{ nodes.a.status }} in ['COMPLETED', 'FAILED']", False),
+        ("{{ nodes.a.output is defined }} or {{ job.priority }} > 5", False),
+        ("not ({{ nodes.a.status }} == 'COMPLETED' and {{ job.priority }} > 5)", False),
+        ("{{ nodes.start.status }} == 'COMPLETED'", False),
+        ("{{ job.priority }} > 5", False),
+    ],
+)
+def test_what_a_node_reads_is_there_when_its_own_when_says_so(name: str, when: str, is_guard: bool) -> None:
+    nodes = {**MAY_LACK[name], "b": {**MAY_LACK[name]["b"], "when": when}}
+    assert len(advice(nodes)) == (0 if is_guard else 1)
+
+
+def test_the_guard_of_a_node_counts_for_all_that_completed_before_the_node_it_names() -> None:
+    guard = "{{ nodes.x.status }} == 'COMPLETED'"
+    nodes = {"a": task("start"), "x": task("a"), "b": reader("x", join="all_done", when=guard)}
+    assert advice(nodes) == []
+    assert len(advice({**nodes, "x": task("a", join="all_done")})) == 1
+
+
+def test_the_guard_of_a_node_counts_in_all_its_other_places() -> None:
+    guard = {"when": "{{ nodes.a.output is defined }}"}
+    before = {"a": task("start", best_effort=True)}
+    after = {"depends_on": {"all_of": ["a"]}}
+    each = {"handler": "echo", "params": {"n": "{{ nodes.a.output.n }}"}}
+    fan = {"type": "fan_out", "source": "{{ nodes.a.output.items }}", "task": each, **after}
+    assert len(advice({**before, "f": fan})) == 2
+    assert advice({**before, "f": {**fan, **guard}}) == []
+    slot = {"concurrency": {"key": "{{ nodes.a.output.n }}", "limit": 1}}
+    assert len(advice({**before, "b": task("a", **slot)})) == 1
+    assert advice({**before, "b": task("a", **slot, **guard)}) == []
+    choice = {"type": "conditional", "condition": "{{ nodes.a.output.n }} > 1", "on_true": ["b"], **after}
+    (message,) = advice({**before, "c": {**choice, **guard}, "b": task()})
+    assert "may choose nothing" in message
+
+
 CERTAIN: dict[str, dict[str, Any]] = {
     "right before": {"a": task("start"), "b": reader("a")},
     "far before": {"a": task("start"), "x": task("a"), "y": task("x", best_effort=True), "b": reader("y")},
