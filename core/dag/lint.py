@@ -15,6 +15,7 @@ from core.dag.nodes import ConditionalNode, JoinRule, WorkflowNode
 from core.dag.places import Kind, Place, places
 from core.dag.problems import DefinitionError, Problem, Report
 from core.dag.templates import Expression, compile_value
+from core.dag.value_types import misfit
 from core.dag.yaml_source import Path, read_yaml
 
 RUNS_ITSELF: Final = "a workflow cannot contain itself, as this one does unless another version of it is the default"
@@ -40,6 +41,8 @@ def lint(workflow: Workflow, report: Report) -> None:
         for node_id in sorted(plain - handled - known - _guarded(workflow, place, certain)):
             if not _is_last_resort(workflow, place, node_id, handled, known):
                 report.add(place.path, _advice(node_id))
+        if (wrong := misfit(workflow, place)) is not None:
+            report.add(place.path, wrong)
     for node_id, node in workflow.nodes.items():
         if isinstance(node, ConditionalNode) and (node.when is not None or node.best_effort):
             word = "when" if node.when is not None else "best_effort"

@@ -16,6 +16,16 @@ from tests.unit.core.dag.harness import task, workflow_of
 from tests.unit.core.dag.laws import LAWS
 from tests.unit.core.dag.worlds import workflows
 
+TYPED: dict[str, Any] = {
+    "text": {"type": "string"},
+    "number": {"type": "number", "default": 1},
+    "flag": {"type": "boolean"},
+    "list": {"type": "array"},
+    "chosen": {"enum": ["a", "b"]},
+    "either": {"type": ["string", "integer"]},
+    "any": {},
+}
+
 
 def advice(nodes: dict[str, Any], **fields: Any) -> list[str]:
     """Return what lint says, with the node in front."""
@@ -227,6 +237,59 @@ def test_conditions_are_read_with_the_same_care() -> None:
     assert len(advice(nodes)) == 1
     nodes["b"] = task("a", when="{{ nodes.a.status }} == 'COMPLETED' and {{ nodes.a.output.n }} > 1")
     assert advice(nodes) == []
+
+
+@pytest.mark.parametrize(
+    ("handler", "param", "value", "wrong"),
+    [
+        ("sleep", "seconds", "{{ inputs.text }}", "params.seconds takes a number, and inputs.text is a text"),
+        ("sleep", "seconds", "{{ inputs.flag }}", "params.seconds takes a number, and inputs.flag is a boolean"),
+        ("sleep", "seconds", "{{ inputs.chosen }}", "params.seconds takes a number, and inputs.chosen is a text"),
+        ("sleep", "seconds", "{{ job.job_id }}", "params.seconds takes a number, and job.job_id is a text"),
+        ("sleep", "seconds", "{{ inputs.number }}", None),
+        ("sleep", "seconds", "{{ inputs.text | float }}", None),
+        ("sleep", "seconds", "{{ inputs.any }}", None),
+        ("sleep", "seconds", "{{ inputs.either }}", None),
+        ("fail", "transient", "{{ inputs.text }}", "params.transient takes a boolean, and inputs.text is a text"),
+        ("fail", "transient", "{{ inputs.flag }}", None),
+        ("fail", "code", "{{ inputs.number }}", "params.code takes a text, and inputs.number is a number"),
+        ("fail", "code", "{{ inputs.text }}", None),
+        ("fail", "code", "E{{ inputs.number }}", None),
+        ("raster.validate", "expected_size_bytes", "{{ inputs.text }}", "expected_size_bytes takes a number, and"),
+        (
+            "raster.validate",
+            "options",
+            "{{ inputs.text }}",
+            "params.options takes a mapping, and inputs.text is a text",
+        ),
+        ("echo", "whatever", "{{ inputs.text }}", None),
+    ],
+)
+def test_a_param_that_can_never_be_what_its_handler_takes_is_pointed_at(
+    handler: str, param: str, value: str, wrong: str | None
+) -> None:
+    work = {"handler": handler, "params": {param: value}}
+    found = advice({"a": task("start", **work)}, inputs=TYPED)
+    fan = {"type": "fan_out", "depends_on": {"all_of": ["start"]}, "task": work}
+    below = advice({"a": {**fan, "source": "{{ inputs.list }}"}}, inputs=TYPED)
+    assert len(found) == len(below) == (0 if wrong is None else 1)
+    assert all(str(wrong) in message for message in found + below)
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        ("inputs.text", "source takes a list, and inputs.text is a text"),
+        ("inputs.either", "source takes a list, and inputs.either is a number or a text"),
+        ("inputs.list", None),
+        ("inputs.any", None),
+        ("inputs.text | split(',')", None),
+    ],
+)
+def test_a_source_that_can_never_be_a_list_is_pointed_at(source: str, wrong: str | None) -> None:
+    fan = {"type": "fan_out", "depends_on": {"all_of": ["start"]}, "task": {"handler": "echo"}}
+    found = advice({"a": {**fan, "source": f"{{{{ {source} }}}}"}}, inputs=TYPED)
+    assert found == ([] if wrong is None else [f"a: {wrong}"])
 
 
 def test_a_conditional_that_may_choose_nothing_is_pointed_at() -> None:
