@@ -12,6 +12,7 @@ from rich.console import Group
 from cli.errors import CliError, JobNotCompleted
 from cli.options import JsonOption
 from cli.output import json_text, key_value_table, print_json, print_text, printable_lines, row_table, show
+from cli.stack.layout import REPOSITORY
 from core.dag.author_schema import author_schema
 from core.dag.catalogue import load_folder
 from core.dag.definition import Workflow
@@ -60,14 +61,17 @@ def lint(
     strict: Annotated[bool, typer.Option("--strict", help="Exit code 1 for advice too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every problem with file, line and node; the files of a folder are checked against each other too.
+    """Show every problem with file, line and node; all files that are given are checked against each other too.
 
+    Workflows that they name and do not have are looked up in workflows/ of the checkout, as `geodag up --workflows`
+    does; problems of those files are not shown. One file given alone may name workflows that are nowhere.
     What a platform would not load is a problem; what may surprise in some runs is advice.
     """
     files = [file for path in paths for file in (_files_of(path) if path.is_dir() else [path])]
     results = {str(file): examine(_text_of(file), str(file)) for file in files}
     problems = [problem for workflow, found in results.values() if workflow is None for problem in found]
-    problems += [problem for path in paths if path.is_dir() for problem in _between(path, results)]
+    loaded = {file: workflow for file, (workflow, _) in results.items() if workflow is not None}
+    problems += _between(files, loaded, alone=[path.is_dir() for path in paths] == [False])
     bad = {problem.file for problem in problems}
     advice = [problem for workflow, found in results.values() if workflow is not None for problem in found]
     good = [workflow for file, (workflow, _) in results.items() if workflow is not None and file not in bad]
@@ -96,13 +100,39 @@ def _written(workflow: Workflow) -> str:
     return text if text == printable_lines(text) else json_text(workflow.to_json(), indent=2) + "\n"
 
 
-def _between(folder: Path, results: dict[str, tuple[Workflow | None, tuple[Problem, ...]]]) -> Iterator[Problem]:
-    """Yield what is wrong with files that load alone but not beside the others of their folder."""
-    catalogue = load_folder({str(file): _text_of(file) for file in _files_of(folder)})
+def _between(files: list[Path], loaded: Mapping[str, Workflow], *, alone: bool) -> Iterator[Problem]:
+    """Yield what is wrong with files that load but not beside the others and those of the checkout.
+
+    Of one that is `alone` the author may keep elsewhere what it names.
+    """
+    given = {str(file): _text_of(file) for file in files}
+    catalogue = load_folder(_of_checkout(files) | given, last=given.keys())
     for broken in catalogue.broken:
-        if broken.file in results and results[broken.file][0] is not None:
-            message = broken.error.removeprefix(f"{broken.file}: ")
-            yield from broken.problems or (Problem(broken.file, 1, None, message),)
+        if broken.file in loaded:
+            if not broken.problems:
+                yield Problem(broken.file, 1, None, broken.error.removeprefix(f"{broken.file}: "))
+            elsewhere = _named(loaded[broken.file]) - frozenset(catalogue.ids()) if alone else frozenset[str]()
+            yield from (one for one in broken.problems if not elsewhere or _is_found(one, loaded[one.file], elsewhere))
+
+
+def _named(workflow: Workflow) -> frozenset[str]:
+    """Return the ids of the workflows that a workflow names."""
+    children = {node.workflow_id for node in workflow.nodes.values() if isinstance(node, WorkflowNode)}
+    return frozenset(children | ({workflow.reversed_by} if workflow.reversed_by else set[str]()))
+
+
+def _is_found(problem: Problem, workflow: Workflow, elsewhere: frozenset[str]) -> bool:
+    """Return whether a problem is about a node that runs something known."""
+    node = workflow.nodes.get(problem.node or "")
+    return isinstance(node, WorkflowNode) and node.workflow_id not in elsewhere
+
+
+def _of_checkout(files: list[Path]) -> dict[str, str]:
+    """Return what `geodag up` loads beside some files: one of the same name is taken in place of the checkout's."""
+    folder, names = REPOSITORY / "workflows", {file.name for file in files}
+    return {
+        str(file): _text_of(file) for file in (_files_of(folder) if folder.is_dir() else []) if file.name not in names
+    }
 
 
 @app.command()

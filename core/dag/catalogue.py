@@ -1,6 +1,6 @@
 """All workflows of a folder: the good ones by id and version, the broken ones with their error."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -84,15 +84,17 @@ def load_folder(
     *,
     catalog: Mapping[str, HandlerSpec] = CATALOG,
     queues: frozenset[str] = KNOWN_QUEUES,
+    last: Collection[str] = (),
 ) -> WorkflowCatalogue:
     """Load every file (name to text); one bad file is listed as broken and the others work.
 
-    Files are taken in name order: of two with the same id and version but other content, the later one is broken.
+    Files are taken in name order, those of `last` after the others: of two with the same id and version but other
+    content, the later one is broken.
     """
     workflows: dict[Key, Workflow] = {}
     origin: dict[Key, str] = {}
     broken: list[BrokenFile] = []
-    for file in sorted(files):
+    for file in sorted(files, key=lambda file: (file in last, file)):
         try:
             workflow = load_workflow(files[file], file, catalog=catalog, queues=queues)
         except WorkflowError as error:

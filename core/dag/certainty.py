@@ -5,12 +5,18 @@ Operators can skip any node by hand; that is not counted here.
 
 from collections.abc import Mapping
 from functools import reduce
+from typing import Final
 
+from core.dag.condition_syntax import ConditionFailed
+from core.dag.conditions import Condition
 from core.dag.definition import Workflow
 from core.dag.graph import Graph, rule_of
 from core.dag.nodes import ConditionalNode, JoinRule, Node
+from core.dag.templates import TemplateFailed
+from core.statuses import NodeStatus
 
 Certain = Mapping[str, frozenset[str]]
+_NOT_COMPLETED: Final = tuple(status for status in NodeStatus if status is not NodeStatus.COMPLETED)
 
 
 def certain_at(workflow: Workflow) -> Certain:
@@ -75,3 +81,22 @@ def _behind(workflow: Workflow, source: str, certain: Certain) -> frozenset[str]
 def may_lack_output(node: Node) -> bool:
     """Return whether edges of a node may pass although it did not complete."""
     return node.best_effort or node.when is not None
+
+
+def completed_where(condition: Condition) -> str | None:
+    """Return the node that has completed wherever a condition holds, when it looks at one node alone and says so."""
+    lookups = [lookup.chain for operand in condition.operands for lookup in operand.expression.lookups]
+    looked_at = {chain[:2] for chain in lookups}
+    if len(looked_at) != 1 or lookups[0][0] != "nodes":
+        return None
+    node_id = str(lookups[0][1])
+    return None if any(_holds_without(condition, node_id, status) for status in _NOT_COMPLETED) else node_id
+
+
+def _holds_without(condition: Condition, node_id: str, status: NodeStatus) -> bool:
+    """Return whether a condition holds while a node has this status and no output."""
+    scope = {"nodes": {node_id: {"status": status.value}}}
+    try:
+        return condition.holds(lambda operand: operand.expression.evaluate(scope))
+    except (ConditionFailed, TemplateFailed):
+        return False

@@ -54,7 +54,8 @@ def _problems(
 ) -> Iterator[str]:
     root, *keys = lookup.chain
     if root not in place.roots:
-        known = f"{', '.join(sorted(place.roots))}{did_you_mean(root, place.roots)}"
+        hint = "; write none instead of null" if root == "null" else did_you_mean(root, place.roots)
+        known = f"{', '.join(sorted(place.roots))}{hint}"
         yield f"{root!r} is not known here; what is known are {known}"
         return
     match root:

@@ -15,7 +15,7 @@ A comparison without its left side stands for one with the `condition_field` of 
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +30,20 @@ MAX_OPERATORS = 200
 RELATIONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "in", "not in"})
 _WORDS: Final = frozenset({"and", "or", "not", "in", "is", "true", "false", "null"})
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
+_OTHER_SIGNS: Final[Mapping[str, str]] = {
+    "===": "==",
+    "!==": "!=",
+    "=>": ">=",
+    "=<": "<=",
+    "=": "==",
+    "&&": "and",
+    "&": "and",
+    "||": "or",
+    "!": "not",
+}
+"""How other languages write what is written otherwise here; longer ones before what they begin with."""
+_OTHER_WORDS: Final[Mapping[str, str]] = {**{word: word for word in _WORDS}, "none": "null", "nil": "null"}
+"""In small letters."""
 _TOKEN: Final = re.compile(
     r"""(?:(?P<number>(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)(?![\w.])
       | (?P<text>'[^'\\]*(?:\\.[^'\\]*)*' | "[^"\\]*(?:\\.[^"\\]*)*")
@@ -141,12 +155,25 @@ def _tokens(source: str) -> Iterator[_Token]:
         else:
             match = _TOKEN.match(source, at)
             if match is None:
-                raise _error(source, at, f"{source[at]!r} is not known here")
+                raise _error(source, at, f"{source[at]!r} is not known here{_instead_of_sign(source, at)}")
             kind = match.lastgroup or ""
             end = match.end()
             yield _Token(kind, match[kind], at)
         at = _after_space(source, end)
     yield _Token("end", "the end", len(source))
+
+
+def _instead_of_sign(source: str, at: int) -> str:
+    """Say what to write for a sign of other languages; `===` is known as far as its second character."""
+    begin = at - 2 if source[at] == "=" and source[max(0, at - 2) : at] in {"==", "!="} else at
+    found = next((sign for sign in _OTHER_SIGNS if source.startswith(sign, begin)), None)
+    return "" if found is None else f"; write {_OTHER_SIGNS[found]} instead of {found}"
+
+
+def _instead_of_word(word: str) -> str:
+    """Say what to write for a word that is spelled otherwise here; empty for one that is right or nothing known."""
+    meant = _OTHER_WORDS.get(word.lower(), word)
+    return "" if meant == word else f"; write {meant} instead of {word}"
 
 
 def _after_space(source: str, at: int) -> int:
@@ -199,7 +226,7 @@ class _Parser:
             raise self.error(f"it has {len(operators)} operators, more than {MAX_OPERATORS}")
         term = self.any_of()
         if self.peek.kind != "end":
-            raise self.error(f"{self.peek.text} is one thing too many")
+            raise self.error(f"{self.peek.text} is one thing too many{_instead_of_word(self.peek.text)}")
         return term
 
     @property
@@ -323,9 +350,8 @@ class _Parser:
             case "word" if token.text in _CONSTANTS:
                 term = Literal(_CONSTANTS[token.text])
             case "word" if token.text not in _WORDS:
-                raise self.error(
-                    f"{shorten(token.text, 50)} is not known; names stand inside {{{{ … }}}}, texts in quotes"
-                )
+                hint = _instead_of_word(token.text) or "; names stand inside {{ … }}, texts in quotes"
+                raise self.error(f"{shorten(token.text, 50)} is not known{hint}")
             case _:
                 raise self.error(f"a value is expected, not {token.text}")
         self.at += 1

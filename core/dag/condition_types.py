@@ -36,7 +36,7 @@ LIST: Final = a_kind([])
 MAPPING: Final = a_kind({})
 ANY: Final[Kinds] = frozenset({NULL, BOOLEAN, NUMBER, TEXT, LIST, MAPPING})
 _ORDERED: Final[Kinds] = frozenset({NUMBER, TEXT})
-_OF_TYPES: Final[Mapping[str, str]] = {
+KINDS_OF_TYPES: Final[Mapping[str, str]] = {
     "string": TEXT,
     "integer": NUMBER,
     "number": NUMBER,
@@ -53,7 +53,7 @@ _OF_JOB: Final[Mapping[str, str]] = {
 
 def kinds_of_input(spec: InputSpec) -> Kinds:
     """Return the kinds that an input may have in a job; one that is neither given nor has a default is null."""
-    kinds = frozenset(_OF_TYPES[name] for name in spec.types) or ANY
+    kinds = frozenset(KINDS_OF_TYPES[name] for name in spec.types) or ANY
     allowed = allowed_values(spec)
     if allowed is not None:
         kinds &= frozenset(map(a_kind, allowed))

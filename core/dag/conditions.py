@@ -7,7 +7,7 @@ not fit is an error that names the condition and the values in it.
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, assert_never
 
 from core.dag.condition_syntax import (
@@ -66,6 +66,16 @@ class Condition:
     def operands(self) -> Iterator[Operand]:
         """Yield every `{{ … }}` in it."""
         return operands(self.root)
+
+    def conjuncts(self) -> "Iterator[Condition]":
+        """Yield the conditions that `and` joins at its top; all of them hold when it does."""
+        terms = [self.root]
+        while terms:
+            term = terms.pop()
+            if isinstance(term, Infix) and term.sign == "and":
+                terms += [term.right, term.left]
+            else:
+                yield replace(self, root=term)
 
     def holds(self, read: Read, field: Any = None) -> bool:
         """Return whether it holds; only the operands that decide are read. `field` is the value of `condition_field`.

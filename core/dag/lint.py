@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from core.dag.branch_cover import uncovered
-from core.dag.certainty import certain_at, certain_at_end, may_lack_output
+from core.dag.certainty import Certain, certain_at, certain_at_end, completed_where, may_lack_output
 from core.dag.condition_syntax import shorten
 from core.dag.condition_types import doubts
 from core.dag.conditions import parse_condition, shown
@@ -15,6 +15,7 @@ from core.dag.nodes import ConditionalNode, JoinRule, WorkflowNode
 from core.dag.places import Kind, Place, places
 from core.dag.problems import DefinitionError, Problem, Report
 from core.dag.templates import Expression, compile_value
+from core.dag.value_types import misfit
 from core.dag.yaml_source import Path, read_yaml
 
 RUNS_ITSELF: Final = "a workflow cannot contain itself, as this one does unless another version of it is the default"
@@ -37,9 +38,11 @@ def lint(workflow: Workflow, report: Report) -> None:
     for place in places(workflow):
         known = at_end if place.node_id is None else certain[place.node_id]
         plain, handled = _reads(place)
-        for node_id in sorted(plain - handled - known):
+        for node_id in sorted(plain - handled - known - _guarded(workflow, place, certain)):
             if not _is_last_resort(workflow, place, node_id, handled, known):
                 report.add(place.path, _advice(node_id))
+        if (wrong := misfit(workflow, place)) is not None:
+            report.add(place.path, wrong)
     for node_id, node in workflow.nodes.items():
         if isinstance(node, ConditionalNode) and (node.when is not None or node.best_effort):
             word = "when" if node.when is not None else "best_effort"
@@ -87,6 +90,15 @@ def _reads(place: Place) -> tuple[frozenset[str], frozenset[str]]:
     lookups = [lookup for lookup, _ in place.lookups() if lookup.chain[0] == "nodes"]
     careful = [lookup for lookup in lookups if lookup.guarded or lookup.chain[2] == "status"]
     return frozenset(str(one.chain[1]) for one in lookups), frozenset(str(one.chain[1]) for one in careful)
+
+
+def _guarded(workflow: Workflow, place: Place, certain: Certain) -> frozenset[str]:
+    """Return the nodes that have completed where the `when` of a node held, before which nothing else is read."""
+    if place.node_id is None or place.path[-1] == "when":
+        return frozenset()
+    when = workflow.when_conditions.get(place.node_id)
+    guards = frozenset(filter(None, map(completed_where, when.conjuncts() if when else ())))
+    return guards.union(*(certain[guard] for guard in guards))
 
 
 def _is_last_resort(

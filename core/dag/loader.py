@@ -18,7 +18,7 @@ from core.dag.input_spec import AUTHORED
 from core.dag.json_values import NotJson, check_json
 from core.dag.nodes import NODE_TYPES
 from core.dag.problems import DefinitionError, Problem, Report
-from core.dag.words import words_at
+from core.dag.words import words_at, words_of
 from core.dag.yaml_source import Path, YamlProblem, read_yaml
 from core.handlers_catalog import CATALOG, KNOWN_QUEUES, HandlerSpec
 from core.wording import did_you_mean
@@ -151,6 +151,8 @@ def _message(path: Path, item: ErrorDetails) -> str:
             return f"{where} is not a word of the language{did_you_mean(path[-1], words_at(item['loc']))}"
         case "missing":
             return f"{where} is missing"
+        case "model_type" if where:
+            return f"{where}: {full_complaint(item)}; its words are {', '.join(words_of(item['loc']))}"
         case _:
             wrong = f"{_PRIORITY}, got {shown(item['input'])}" if path == ("priority",) else full_complaint(item)
             return f"{where}: {wrong}" if where else wrong

@@ -2,13 +2,14 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
 from jinja2 import nodes
 
-from core.dag.filters import FILTERS
+from core.dag.filters import FILTERS, TESTS
+from core.wording import did_you_mean
 
 MAX_NESTING = 50
 """Levels of an expression: Jinja2 reads some 80 brackets in each other before the stack is full, Python 200."""
@@ -34,8 +35,17 @@ def _problem_of(node: nodes.Node) -> str | None:
             return "has a number that is too large"
         case nodes.Filter(name=str() as name) if name in FILTERS:
             return _misused(name, node)
+        case nodes.Filter(name=str() as name):
+            return _unknown("filter", name, FILTERS)
+        case nodes.Test(name=name) if name not in TESTS:
+            return _unknown("test", name, TESTS)
         case _:
             return None
+
+
+def _unknown(kind: str, name: str, known: Collection[str]) -> str:
+    words = ", ".join(sorted(filter(str.isidentifier, known)))
+    return f"is not a template: No {kind} named {name!r}; there are {words}{did_you_mean(name, known)}"
 
 
 def _misused(name: str, node: nodes.Filter) -> str | None:

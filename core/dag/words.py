@@ -1,6 +1,6 @@
 """Which words the language has at a place of a file: for suggestions when another one stands there."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from typing import Final, get_args
 
 from core.dag.definition import Workflow
@@ -23,10 +23,17 @@ _SPELLINGS: Final[Mapping[type[Definition], frozenset[str]]] = {RetrySpec: froze
 _FROM_CATALOGUE: Final = frozenset({"definition_hash"})
 
 
-def words_at(location: tuple[int | str, ...]) -> Collection[str]:
+def words_at(location: tuple[int | str, ...]) -> Set[str]:
     """Return the words that may stand where Pydantic found another; the last part of the location is that one."""
     model = _model_at(location[:-1])
     return (model.model_fields.keys() - _FROM_CATALOGUE) | _SPELLINGS.get(model, frozenset())
+
+
+def words_of(location: tuple[int | str, ...]) -> Collection[str]:
+    """Return the words of the mapping that should stand where Pydantic found something else, in their order."""
+    known = words_at((*location, ""))
+    model = _model_at(location)
+    return [*(word for word in model.model_fields if word in known), *sorted(known - model.model_fields.keys())]
 
 
 def _model_at(location: tuple[int | str, ...]) -> type[Definition]:

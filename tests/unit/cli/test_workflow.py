@@ -103,6 +103,95 @@ def test_lint_of_a_folder_checks_its_files_against_each_other(tmp_path: Path) ->
     assert (second["line"], second["message"]) == (2, "reversed_by names 'nobody', which is not a workflow")
 
 
+GREETS = """\
+workflow_id: mine
+version: 1
+nodes:
+  start: {type: start, next: greet}
+  greet: {type: workflow, workflow_id: greeting_twice, inputs: {message: hi}, next: end}
+  end: {type: end}
+"""
+
+
+def messages_of(*words: str | Path) -> list[str]:
+    """Return the problems that lint finds, each with the name of its file."""
+    result = run("lint", *words, "--json")
+    rows = json.loads(result.stdout)["problems"]
+    assert result.exit_code == (1 if rows else 0)
+    return [f"{Path(row['file']).name}:{row['line']}: {row['message']}" for row in rows]
+
+
+def test_lint_finds_children_among_the_workflows_of_the_checkout(tmp_path: Path) -> None:
+    file = written(tmp_path, "mine.yaml", GREETS.replace("mine\n", "mine\nreversed_by: echo_test\n"))
+    assert messages_of(tmp_path) == messages_of(file) == messages_of(file, SHIPPED) == []
+    written(tmp_path, "mine.yaml", GREETS.replace("message: hi", "message: hi, massage: ho"))
+    (wrong,) = messages_of(tmp_path)
+    assert wrong == (
+        "mine.yaml:5: workflow greeting_twice has no input 'massage'; it has message; did you mean message?"
+    )
+    assert messages_of(file) == [wrong]
+    written(tmp_path, "mine.yaml", GREETS.replace("greeting_twice", "greeting_twise"))
+    assert messages_of(tmp_path) == [
+        "mine.yaml:5: there is no usable workflow 'greeting_twise'; did you mean greeting_twice?"
+    ]
+
+
+def test_lint_checks_files_and_folders_together(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    parent = written(tmp_path, "parent.yaml", GREETS.replace("greeting_twice, inputs: {message: hi}", "demo"))
+    child = written(tmp_path / "below", "child.yaml", GOOD)
+    assert messages_of(parent, child) == messages_of(parent, child.parent) == []
+    assert messages_of(tmp_path, child) == messages_of(tmp_path, child.parent) == []
+    other = written(tmp_path, "other.yaml", GOOD.replace("next: say", "next: say, description: other"))
+    (clash,) = messages_of(child, other)
+    assert clash.startswith("other.yaml:1: demo version 1 has other content in ")
+    other.unlink()
+    assert messages_of(parent) == []
+    needless = written(tmp_path, "needless.yaml", GOOD.replace("demo", "needless"))
+    (unknown,) = messages_of(tmp_path)
+    assert unknown == "parent.yaml:5: there is no usable workflow 'demo'"
+    assert messages_of(parent, needless) == [unknown]
+
+
+def test_lint_of_one_file_says_nothing_of_what_may_be_elsewhere_but_what_is_known_must_fit(tmp_path: Path) -> None:
+    both = GREETS.replace("mine\n", "mine\nreversed_by: nobody\n").replace("next: greet}", "next: [greet, more]}")
+    both = both.replace("  end:", "  more: {type: workflow, workflow_id: unknown, next: end}\n  end:")
+    file = written(tmp_path, "mine.yaml", both)
+    assert messages_of(file) == []
+    assert len(messages_of(tmp_path)) == 2
+    written(tmp_path, "mine.yaml", both.replace("message: hi", "message: hi, massage: ho"))
+    (wrong,) = messages_of(file)
+    assert "has no input 'massage'" in wrong
+    assert messages_of(written(tmp_path, "self.yaml", GREETS.replace("greeting_twice", "mine"))) == []
+
+
+def test_lint_meets_the_conflicts_with_the_checkout_that_up_would_meet(tmp_path: Path) -> None:
+    text = (SHIPPED / "echo_test.yaml").read_text(encoding="utf-8")
+    changed = f"{text}on_failure: cancel\n"
+    file = written(tmp_path, "a.yaml", changed)
+    (clash,) = messages_of(tmp_path)
+    assert clash == f"a.yaml:1: echo_test version 1 has other content in {SHIPPED / 'echo_test.yaml'}"
+    assert messages_of(file) == [clash]
+    file.unlink()
+    written(tmp_path, "echo_test.yaml", changed)
+    written(tmp_path, "copy.yaml", changed)
+    assert messages_of(tmp_path) == []
+
+
+def test_lint_does_not_tell_what_is_wrong_with_files_of_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cli.commands.workflow.REPOSITORY", tmp_path / "checkout")
+    own = tmp_path / "own"
+    own.mkdir()
+    written(own, "mine.yaml", GREETS.replace("greeting_twice, inputs: {message: hi}", "demo"))
+    assert messages_of(own) == ["mine.yaml:5: there is no usable workflow 'demo'"]
+    (tmp_path / "checkout" / "workflows").mkdir(parents=True)
+    written(tmp_path / "checkout" / "workflows", "demo.yaml", GOOD)
+    written(tmp_path / "checkout" / "workflows", "bad.yaml", "no: workflow")
+    assert messages_of(own) == []
+
+
 def test_the_workflows_of_this_build_have_no_problem() -> None:
     result = run("lint", SHIPPED, "--no-canonical")
     assert (result.exit_code, result.stdout) == (0, "")

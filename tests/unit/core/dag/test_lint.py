@@ -16,6 +16,16 @@ from tests.unit.core.dag.harness import task, workflow_of
 from tests.unit.core.dag.laws import LAWS
 from tests.unit.core.dag.worlds import workflows
 
+TYPED: dict[str, Any] = {
+    "text": {"type": "string"},
+    "number": {"type": "number", "default": 1},
+    "flag": {"type": "boolean"},
+    "list": {"type": "array"},
+    "chosen": {"enum": ["a", "b"]},
+    "either": {"type": ["string", "integer"]},
+    "any": {},
+}
+
 
 def advice(nodes: dict[str, Any], **fields: Any) -> list[str]:
     """Return what lint says, with the node in front."""
@@ -80,6 +90,57 @@ def test_an_output_that_may_be_missing_must_be_read_with_care(name: str) -> None
 )
 def test_these_readers_take_care(name: str, of: str) -> None:
     assert advice({**MAY_LACK[name], "b": {**MAY_LACK[name]["b"], "params": {"got": f"{{{{ {of} }}}}"}}}) == []
+
+
+@pytest.mark.parametrize("name", [name for name in MAY_LACK if name != "bypassed"])
+@pytest.mark.parametrize(
+    ("when", "is_guard"),
+    [
+        ("{{ nodes.a.output is defined }}", True),
+        ("{{ nodes.a.output.n is defined }}", True),
+        ("{{ nodes.a.status }} == 'COMPLETED'", True),
+        ("'COMPLETED' == {{ nodes.a.status }}", True),
+        ("{{ nodes.a.status == 'COMPLETED' }}", True),
+        ("{{ nodes.a.status }} in ['COMPLETED']", True),
+        ("({{ job.priority }} > 5 and {{ nodes.a.status }} == 'COMPLETED') and {{ job.run_no }} == 1", True),
+        ("not {{ nodes.a.output is undefined }}", True),
+        ("{{ nodes.a.output.n | default(0) }} > 1", True),
+        ("{{ nodes.a.output is undefined }}", False),
+        ("{{ nodes.a.output.n | default(2) }} > 1", False),
+        ("{{ nodes.a.status }} != 'SKIPPED'", False),
+        ("{{ nodes.a.status }} in ['COMPLETED', 'FAILED']", False),
+        ("{{ nodes.a.output is defined }} or {{ job.priority }} > 5", False),
+        ("not ({{ nodes.a.status }} == 'COMPLETED' and {{ job.priority }} > 5)", False),
+        ("{{ nodes.start.status }} == 'COMPLETED'", False),
+        ("{{ job.priority }} > 5", False),
+    ],
+)
+def test_what_a_node_reads_is_there_when_its_own_when_says_so(name: str, when: str, is_guard: bool) -> None:
+    nodes = {**MAY_LACK[name], "b": {**MAY_LACK[name]["b"], "when": when}}
+    assert len(advice(nodes)) == (0 if is_guard else 1)
+
+
+def test_the_guard_of_a_node_counts_for_all_that_completed_before_the_node_it_names() -> None:
+    guard = "{{ nodes.x.status }} == 'COMPLETED'"
+    nodes = {"a": task("start"), "x": task("a"), "b": reader("x", join="all_done", when=guard)}
+    assert advice(nodes) == []
+    assert len(advice({**nodes, "x": task("a", join="all_done")})) == 1
+
+
+def test_the_guard_of_a_node_counts_in_all_its_other_places() -> None:
+    guard = {"when": "{{ nodes.a.output is defined }}"}
+    before = {"a": task("start", best_effort=True)}
+    after = {"depends_on": {"all_of": ["a"]}}
+    each = {"handler": "echo", "params": {"n": "{{ nodes.a.output.n }}"}}
+    fan = {"type": "fan_out", "source": "{{ nodes.a.output.items }}", "task": each, **after}
+    assert len(advice({**before, "f": fan})) == 2
+    assert advice({**before, "f": {**fan, **guard}}) == []
+    slot = {"concurrency": {"key": "{{ nodes.a.output.n }}", "limit": 1}}
+    assert len(advice({**before, "b": task("a", **slot)})) == 1
+    assert advice({**before, "b": task("a", **slot, **guard)}) == []
+    choice = {"type": "conditional", "condition": "{{ nodes.a.output.n }} > 1", "on_true": ["b"], **after}
+    (message,) = advice({**before, "c": {**choice, **guard}, "b": task()})
+    assert "may choose nothing" in message
 
 
 CERTAIN: dict[str, dict[str, Any]] = {
@@ -176,6 +237,59 @@ def test_conditions_are_read_with_the_same_care() -> None:
     assert len(advice(nodes)) == 1
     nodes["b"] = task("a", when="{{ nodes.a.status }} == 'COMPLETED' and {{ nodes.a.output.n }} > 1")
     assert advice(nodes) == []
+
+
+@pytest.mark.parametrize(
+    ("handler", "param", "value", "wrong"),
+    [
+        ("sleep", "seconds", "{{ inputs.text }}", "params.seconds takes a number, and inputs.text is a text"),
+        ("sleep", "seconds", "{{ inputs.flag }}", "params.seconds takes a number, and inputs.flag is a boolean"),
+        ("sleep", "seconds", "{{ inputs.chosen }}", "params.seconds takes a number, and inputs.chosen is a text"),
+        ("sleep", "seconds", "{{ job.job_id }}", "params.seconds takes a number, and job.job_id is a text"),
+        ("sleep", "seconds", "{{ inputs.number }}", None),
+        ("sleep", "seconds", "{{ inputs.text | float }}", None),
+        ("sleep", "seconds", "{{ inputs.any }}", None),
+        ("sleep", "seconds", "{{ inputs.either }}", None),
+        ("fail", "transient", "{{ inputs.text }}", "params.transient takes a boolean, and inputs.text is a text"),
+        ("fail", "transient", "{{ inputs.flag }}", None),
+        ("fail", "code", "{{ inputs.number }}", "params.code takes a text, and inputs.number is a number"),
+        ("fail", "code", "{{ inputs.text }}", None),
+        ("fail", "code", "E{{ inputs.number }}", None),
+        ("raster.validate", "expected_size_bytes", "{{ inputs.text }}", "expected_size_bytes takes a number, and"),
+        (
+            "raster.validate",
+            "options",
+            "{{ inputs.text }}",
+            "params.options takes a mapping, and inputs.text is a text",
+        ),
+        ("echo", "whatever", "{{ inputs.text }}", None),
+    ],
+)
+def test_a_param_that_can_never_be_what_its_handler_takes_is_pointed_at(
+    handler: str, param: str, value: str, wrong: str | None
+) -> None:
+    work = {"handler": handler, "params": {param: value}}
+    found = advice({"a": task("start", **work)}, inputs=TYPED)
+    fan = {"type": "fan_out", "depends_on": {"all_of": ["start"]}, "task": work}
+    below = advice({"a": {**fan, "source": "{{ inputs.list }}"}}, inputs=TYPED)
+    assert len(found) == len(below) == (0 if wrong is None else 1)
+    assert all(str(wrong) in message for message in found + below)
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        ("inputs.text", "source takes a list, and inputs.text is a text"),
+        ("inputs.either", "source takes a list, and inputs.either is a number or a text"),
+        ("inputs.list", None),
+        ("inputs.any", None),
+        ("inputs.text | split(',')", None),
+    ],
+)
+def test_a_source_that_can_never_be_a_list_is_pointed_at(source: str, wrong: str | None) -> None:
+    fan = {"type": "fan_out", "depends_on": {"all_of": ["start"]}, "task": {"handler": "echo"}}
+    found = advice({"a": {**fan, "source": f"{{{{ {source} }}}}"}}, inputs=TYPED)
+    assert found == ([] if wrong is None else [f"a: {wrong}"])
 
 
 def test_a_conditional_that_may_choose_nothing_is_pointed_at() -> None:

@@ -8,7 +8,7 @@ from core.dag.checks import check
 from core.dag.lint import RUNS_ITSELF, examine
 from core.dag.loader import load_workflow
 from core.dag.problems import DefinitionError, Problem, Report
-from core.dag.yaml_source import Source
+from core.dag.yaml_source import Source, write_yaml
 from core.handlers_catalog import CATALOG, KNOWN_QUEUES
 from tests.unit.core.dag.harness import task, workflow_of
 
@@ -118,6 +118,20 @@ BY_FIELD: dict[str, Any] = {"type": "conditional", "condition_field": "{{ inputs
         (task(next=["end"], params={"j": "{{ nodes.n.output }}"}), "params.j", "node n is not upstream"),
         (task(next=["end"], params={"j": "{{ nodes.start }}"}), "params.j", "must say nodes.<id>.output"),
         (task(next=["end"], params={"j": "{{ env.HOME }}"}), "params.j", "'env' is not known here"),
+        (task(next=["end"], params={"j": "{{ inputs.x == null }}"}), "params.j", "; write none instead of null"),
+        (
+            task(next=["end"], params={"j": "{{ inputs.x | lenght }}"}),
+            "params.j",
+            "min, replace, reverse, round, sort,",
+        ),
+        (task(next=["end"], params={"j": "{{ inputs.x | lenght }}"}), "params.j", "; did you mean length?"),
+        (
+            task(next=["end"], when="{{ inputs.x | nope }}"),
+            "when",
+            "No filter named 'nope'; there are abs, capitalize,",
+        ),
+        (task(next=["end"], when="{{ inputs.x is noen }}"), "when", "named 'noen'; there are boolean, defined, eq,"),
+        (task(next=["end"], when="{{ inputs.x is noen }}"), "when", "; did you mean none?"),
     ],
 )
 def test_a_mistake_in_a_node_is_found_at_its_place(node: dict[str, Any], path: str, message: str) -> None:
@@ -409,6 +423,46 @@ def test_a_word_of_an_input_that_is_named_as_a_word_is_named_whole() -> None:
 def test_a_value_of_the_wrong_shape_is_shown_in_short(words: str, message: str) -> None:
     nodes = "nodes:\n  s: {type: start, next: e}\n  e: {type: end}\n"
     assert refused(f"workflow_id: w\nversion: 1\n{words}\n{nodes}").problems[0].message.endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("concurrency", "key, limit"),
+        ("defaults", "timeout_seconds, queue_timeout_seconds, heartbeat_timeout_seconds, retry"),
+        ("defaults.retry", "max_retries, max_losses, "),
+        ("defaults.retry", ", max_attempts"),
+        ("inputs.x", "type, required, default, "),
+        ("nodes.f.tolerate", "percent, count"),
+        ("nodes.f.depends_on", "all_of, any_of, all_done"),
+        ("nodes.f.task", "handler, "),
+        ("nodes.f.task.concurrency", "key, limit"),
+        ("nodes.f.task.retry", "max_retries, max_losses, "),
+        ("nodes.c.branches.0", "condition, default, next"),
+    ],
+)
+def test_where_a_mapping_is_needed_its_words_are_told(place: str, words: str) -> None:
+    task: dict[str, Any] = {"handler": "echo"}
+    document: dict[str, Any] = {
+        "workflow_id": "w",
+        "version": 1,
+        "nodes": {
+            "s": {"type": "start", "next": ["f"]},
+            "f": {"type": "fan_out", "source": "{{ inputs.x }}", "task": task, "next": ["c"]},
+            "c": {"type": "conditional", "branches": [{"default": True, "next": ["e"]}]},
+            "e": {"type": "end"},
+        },
+    }
+    *around, last = place.split(".")
+    inner: Any = document
+    for step in around:
+        inner = inner[int(step)] if isinstance(inner, list) else inner.setdefault(step, {})
+    inner[int(last) if isinstance(inner, list) else last] = 5
+    where = place.removeprefix("nodes.f.").removeprefix("nodes.c.")
+    (message,) = (one.message for one in refused(write_yaml(document)).problems if one.message.startswith(f"{where}:"))
+    told = message.removeprefix(f"{where}: expected an object, got 5; its words are ")
+    assert told != message
+    assert words in told
 
 
 def test_a_file_without_nodes_says_so() -> None:
