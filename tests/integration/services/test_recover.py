@@ -150,6 +150,21 @@ async def test_a_released_job_is_anybodys(engine: Engine) -> None:
     assert await RecoverService(engine.pool, "owner-2", THRESHOLD).claim_jobs(may_reclaim=False) == 1
 
 
+async def test_a_result_of_a_job_that_ended_while_nobody_owned_it_is_set_aside_by_who_adopts_it(
+    engine: Engine, worker: HandWorker
+) -> None:
+    job_id = await engine.create("echo_test")
+    message = await engine.message(job_id)
+    await worker.run(message)
+    await engine.query("UPDATE dagapp.dag_task_results SET processed = false, disposition = NULL")
+    await engine.query("UPDATE dagapp.dag_jobs SET owner_id = NULL")
+    assert await RecoverService(engine.pool, "owner-2", THRESHOLD).claim_jobs(may_reclaim=True) == 1
+    assert await owner_of(engine, job_id) == ("owner-2", 2)
+    await engine.advance(job_id)
+    (row,) = await engine.query("SELECT processed, disposition FROM dagapp.dag_task_results")
+    assert (row["processed"], row["disposition"]) == (True, "superseded")
+
+
 @pytest.mark.parametrize("stale", [("owner-1", 1), ("owner-2", 1)])
 async def test_a_loop_that_slept_through_a_takeover_writes_nothing(
     engine: Engine, worker: HandWorker, stale: tuple[str, int]

@@ -15,7 +15,7 @@ from repositories.database import AsyncPool
 from repositories.stalls import stalled
 from services.slots import SlotService
 from tests.support.engine import Engine, workflows_of
-from tests.support.gaps.acts import ACTS, loop_of
+from tests.support.gaps.acts import ACTS, loop_of, take_over
 from tests.support.gaps.desk import HandDesk
 from tests.support.gaps.scenes import CLOCK, SOURCES, Scene, good, prepare, serve
 from tests.support.stepping import Caller, Stops
@@ -172,6 +172,7 @@ class Stage:
                 left = await self.admin.query("SELECT holder FROM dagapp.dag_slots WHERE job_id = ANY(%s)", jobs)
                 if not left:
                     await scene.receive(self.admin)
+                    await take_over(scene, self.admin)  # of what ended while nobody owned it, as instances do in time
                     await self._go_on()
                     return
             if await self._work(scene) or await self._resume(scene, jobs):
