@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.errors import NotFound
+from core.errors import NotFound, ParameterInvalid
 from core.ports import BlobRepository
 from core.statuses import NodeStatus
 from repositories.database import AsyncPool
@@ -147,13 +147,13 @@ async def test_children_are_looked_at_page_by_page_in_their_order(
     assert await pages(NodeStatus.FAILED, 3) == [[], [], []]
 
 
-async def test_what_is_not_there_is_not_found_and_other_nodes_have_no_children(
+async def test_what_is_not_there_is_not_found_and_other_nodes_are_told_to_be_no_fan_outs(
     pool: AsyncPool, blobs: BlobRepository
 ) -> None:
     fans = await Fans.start(pool, blobs, range(2))
     look = fans.engine.insight
-    page = await look.children(fans.job_id, "start", status=None, after=-1, limit=1)
-    assert (page.children, page.next_after) == ([], None)
+    with pytest.raises(ParameterInvalid, match="start is not a fan_out"):
+        await look.children(fans.job_id, "start", status=None, after=-1, limit=1)
     for job_id, node_id in (("nope", "many"), (fans.job_id, "nope"), (fans.job_id, "many__2")):
         with pytest.raises(NotFound):
             await look.node(job_id, node_id)
