@@ -9,10 +9,14 @@ import typer
 
 from cli.commands.review import call
 from cli.target import Target
+from core.statuses import JobStatus
 
 Json = dict[str, Any]
 MOST_ROWS = 1000
 """That one answer has of jobs or events."""
+OnlyStatus = Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="Only jobs in this status.")]
+OnlyWorkflow = Annotated[str | None, typer.Option(help="Only jobs of this workflow.")]
+AtMost = Annotated[int, typer.Option(min=1, help="Jobs at most.")]
 ReasonOption = Annotated[str | None, typer.Option(help="Kept with the order in the log of each job.")]
 
 

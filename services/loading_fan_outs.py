@@ -53,24 +53,24 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class AskedFor:
     """Children that reports name."""
 
     keys: Set[Key] = frozenset()
     rows: Pending[NodeState] | None = None
 
 
-NOBODY = Reported()
+NOBODY = AskedFor()
 
 
-async def ask_for_children(conn: Connection, task_ids: Iterable[str]) -> Reported:
+async def ask_for_children(conn: Connection, task_ids: Iterable[str]) -> AskedFor:
     """Ask for the children that task ids name; what was asked for before is read while the server looks for them."""
     parts = (split_task_id(task_id) for task_id in task_ids)
     keys = {(job_id, node_id) for job_id, node_id, _ in filter(None, parts) if parent_of(node_id)}
     if not keys:
         return NOBODY
     read_meanwhile(conn)
-    return Reported(keys, await FanOutRepository(conn).children(keys))
+    return AskedFor(keys, await FanOutRepository(conn).children(keys))
 
 
 async def load_fan_outs(
@@ -81,7 +81,7 @@ async def load_fan_outs(
     slots: Iterable[Slot],
     now: datetime,
     scope: Scope,
-    reported: Reported = NOBODY,
+    reported: AskedFor = NOBODY,
 ) -> Mapping[str, FanOuts]:
     """Return by job what an evaluation may need.
 
@@ -124,7 +124,7 @@ class _Request:
         jobs: Mapping[str, Job],
         rows: Sequence[FanOut],
         touched: Set[Key],
-        reported: Reported,
+        reported: AskedFor,
         read: Collection[str],
         now: datetime,
         scope: Scope,

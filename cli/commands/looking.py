@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group
 
-from cli.operator import MOST_ROWS, Json, operate, pages, segment
+from cli.operator import MOST_ROWS, AtMost, Json, OnlyStatus, OnlyWorkflow, operate, pages, segment
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, none_matches, print_json, print_text, row_table, show
 from core.statuses import JobStatus, NodeStatus
@@ -30,9 +30,9 @@ NodeArgument = Annotated[str, typer.Argument(help="The node's id.")]
 
 
 def list_jobs(
-    status: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="Only jobs in this status.")] = None,
-    workflow: Annotated[str | None, typer.Option(help="Only jobs of this workflow.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Jobs at most.")] = 20,
+    status: OnlyStatus = None,
+    workflow: OnlyWorkflow = None,
+    limit: AtMost = 20,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:

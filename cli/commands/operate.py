@@ -8,11 +8,10 @@ from urllib.parse import quote
 
 import typer
 
-from cli.operator import MOST_ROWS, pages, query_of
+from cli.operator import MOST_ROWS, AtMost, OnlyStatus, OnlyWorkflow, pages, query_of
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import none_matches, print_text, print_warning, row_table, show
 from cli.target import Target
-from core.statuses import JobStatus
 
 JOB_COLUMNS = ("job_id", "workflow_id", "status", "created_at", "completed_at", "correlation_id")
 EVENT_COLUMNS = ("time", "node", "event", "status", "detail")
@@ -26,9 +25,9 @@ Json = dict[str, Any]
 
 
 def jobs(
-    status: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="Only jobs in this status.")] = None,
-    workflow: Annotated[str | None, typer.Option(help="Only jobs of this workflow.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Jobs at most.")] = 20,
+    status: OnlyStatus = None,
+    workflow: OnlyWorkflow = None,
+    limit: AtMost = 20,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
