@@ -94,6 +94,12 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+def offered(word: object, known: Iterable[str], nothing: str = "none") -> str:
+    """Return the known words in their order for a message about another one, with the question which it was to be."""
+    words = list(known)
+    return f"{', '.join(words) or nothing}{did_you_mean(word, words)}"
+
+
 def readable(text: str) -> str:
     """Return a text as an answer may repeat it: no lone surrogate, no null character."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

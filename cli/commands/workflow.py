@@ -30,7 +30,7 @@ from core.handlers_catalog import CATALOG, HandlerSpec
 from core.model_guide import Guide, guides_of
 from core.models.engine import NodeState
 from core.statuses import NODE_FINAL, JobStatus
-from core.wording import did_you_mean
+from core.wording import offered
 
 FileArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A workflow file.")]
 PathsArgument = Annotated[list[Path], typer.Argument(exists=True, help="Workflow files, or folders of them.")]
@@ -239,7 +239,7 @@ def handlers(
         show(rows, row_table("Handlers", tuple(rows[0]), rows), as_json=as_json)
         return
     if name not in CATALOG:
-        raise NotGood(f"there is no handler {name!r}; there are {', '.join(CATALOG)}{did_you_mean(name, CATALOG)}")
+        raise NotGood(f"there is no handler {name!r}; there are {offered(name, CATALOG)}")
     spec = CATALOG[name]
     schemas = {"params": spec.params.model_json_schema(), "output": spec.output.model_json_schema(mode="serialization")}
     params, *inside = guides_of(spec.params)

@@ -9,7 +9,7 @@ from core.dag.definition import PRIORITY_NAMES
 from core.dag.nodes import NODE_TYPES
 from core.dag.problems import Report
 from core.dag.yaml_source import Path
-from core.wording import did_you_mean
+from core.wording import offered
 
 
 def canonical(raw: Mapping[str, Any], report: Report) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _known_type(node_type: Any, path: Path, report: Report) -> bool:
     if node_type is None:
         report.add(path, "has neither a type nor a handler")
     else:
-        known = f"{', '.join(sorted(NODE_TYPES))}{did_you_mean(node_type, NODE_TYPES)}"
+        known = offered(node_type, sorted(NODE_TYPES))
         report.add(where, f"{node_type!r} is not a node type; known are {known}")
     return False
 

@@ -11,7 +11,7 @@ from core.dag.places import Place, places
 from core.dag.problems import Report
 from core.dag.templates import Lookup, TemplateFailed
 from core.handlers_catalog import HandlerSpec
-from core.wording import did_you_mean
+from core.wording import did_you_mean, offered
 
 JOB_FIELDS = frozenset(
     {"job_id", "workflow_id", "workflow_version", "run_no", "priority", "correlation_id", "created_at"}
@@ -61,7 +61,7 @@ def _problems(
     match root:
         case "inputs":
             if keys and keys[0] not in workflow.inputs:
-                known = f"{', '.join(workflow.inputs) or 'none'}{did_you_mean(keys[0], workflow.inputs)}"
+                known = offered(keys[0], workflow.inputs)
                 yield f"{lookup} names no input; known are {known}"
         case "job":
             if not keys or keys[0] not in JOB_FIELDS:
@@ -88,5 +88,5 @@ def _node_problems(
     elif keys[1] == "output" and len(keys) > 2 and not lookup.guarded:
         names = output_names(workflow.nodes[str(keys[0])], catalog)
         if names is not None and keys[2] not in names:
-            has = f"{', '.join(sorted(names)) or 'nothing in it'}{did_you_mean(keys[2], names)}"
+            has = offered(keys[2], sorted(names), "nothing in it")
             yield f"{lookup} is never there; the output of {keys[0]} has {has}"

@@ -1,7 +1,7 @@
 """What a valid-looking workflow must also satisfy, everything that is wrong with it noted together."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from core.dag.check_params import wrong_params
 from core.dag.check_shape import check_shape
@@ -12,7 +12,7 @@ from core.dag.nodes import Backoff, FanOutNode, Work
 from core.dag.problems import Report
 from core.dag.yaml_source import Path
 from core.handlers_catalog import HandlerSpec
-from core.wording import did_you_mean
+from core.wording import offered
 
 
 def check(workflow: Workflow, catalog: Mapping[str, HandlerSpec], queues: frozenset[str], report: Report) -> None:
@@ -53,26 +53,26 @@ def _check_work(
     work: Work, path: Path, catalog: Mapping[str, HandlerSpec], queues: frozenset[str], report: Report
 ) -> None:
     if work.queue is not None and work.queue not in queues:
-        report.add((*path, "queue"), f"queue {work.queue!r} is unknown; {_known(work.queue, queues)}")
+        report.add(
+            (*path, "queue"), f"queue {work.queue!r} is unknown; known are {offered(work.queue, sorted(queues))}"
+        )
     spec = catalog.get(work.handler)
     if spec is None:
-        report.add((*path, "handler"), f"handler {work.handler!r} is unknown; {_known(work.handler, catalog)}")
+        report.add(
+            (*path, "handler"),
+            f"handler {work.handler!r} is unknown; known are {offered(work.handler, sorted(catalog))}",
+        )
         return
     fields = spec.params.model_fields
     if spec.params.model_config.get("extra") == "forbid":
         for name in sorted(work.params.keys() - fields.keys()):
-            known = f"{', '.join(fields) or 'none'}{did_you_mean(name, fields)}"
+            known = offered(name, fields)
             report.add((*path, "params", name), f"handler {work.handler} has no param {name!r}; it has {known}")
     for name, info in fields.items():
         if info.is_required() and name not in work.params:
             report.add((*path, "params"), f"handler {work.handler} needs the param {name!r}")
     for where, problem in wrong_params(spec, work.params):
         report.add((*path, "params", *where), problem)
-
-
-def _known(name: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    return f"known are {', '.join(names)}{did_you_mean(name, names)}"
 
 
 def _check_retries(workflow: Workflow, report: Report) -> None:

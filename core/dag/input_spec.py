@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from core.dag.nodes import Definition
 from core.dag.patterns import MAX_STEPS, check_pattern, matches, size_of
 from core.ids import canonical_json, digest
-from core.wording import did_you_mean
+from core.wording import offered
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -123,7 +123,7 @@ class InputSpec(Definition):
     def _words_make_sense(self) -> Self:
         for name in self.types:
             if name not in _TYPES:
-                raise ValueError(f"type {name!r} is not one of {', '.join(_TYPES)}{did_you_mean(name, _TYPES)}")
+                raise ValueError(f"type {name!r} is not one of {offered(name, _TYPES)}")
         if self.is_required and self.default is not None:
             raise ValueError("a required input cannot have a default")
         return self
@@ -242,7 +242,7 @@ def _object_violations(spec: InputSpec, value: dict[str, Any], path: str) -> Ite
         if name in spec.properties:
             yield from _violations(spec.properties[name], item, f"{path}.{name}")
         elif not spec.additional_properties:
-            known = f"{', '.join(sorted(spec.properties)) or 'none'}{did_you_mean(name, spec.properties)}"
+            known = offered(name, sorted(spec.properties))
             yield Violation(f"{path}.{name}", f"is not known; known are {known}", item)
 
 

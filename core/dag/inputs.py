@@ -11,7 +11,7 @@ from core.dag.definition import PRIORITY_NAMES, Workflow
 from core.dag.input_spec import InputSpec, violations
 from core.dag.json_values import NotJson, check_json
 from core.errors import ParameterInvalid, ParameterMissing
-from core.wording import did_you_mean
+from core.wording import offered
 
 
 def resolve_inputs(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def fit(specs: Mapping[str, InputSpec], given: Mapping[str, Any], workflow_id: s
     """Return what `resolve_inputs` does, for the inputs of a workflow by themselves."""
     for name in given:
         if name not in specs:
-            known = f"{', '.join(specs) or 'none'}{did_you_mean(name, specs)}"
+            known = offered(name, specs)
             raise ParameterInvalid(
                 f"inputs.{name} is not an input of {workflow_id}; it has {known}", field=f"inputs.{name}"
             )

@@ -20,7 +20,7 @@ from core.dag.state import ChildOrder, CommandDone
 from core.errors import CallerError, Conflict, NotFound, ParameterInvalid
 from core.models.engine import Command, NodeState
 from core.statuses import JOB_FINAL, NODE_FINAL, JobStatus
-from core.wording import did_you_mean
+from core.wording import offered
 
 APPLIED = "applied"
 UNKNOWN = "COMMAND_UNKNOWN"
@@ -113,7 +113,7 @@ def _parse(model: type[Arguments], args: Mapping[str, Any]) -> Arguments:
         message = f"{field or 'the arguments'}: {full_complaint(first)}"
         if first["type"] == "extra_forbidden":
             words = [*model.model_fields, *OF_EVERY_ORDER]
-            message += f"; known are {', '.join(words)}{did_you_mean(first['loc'][-1], words)}"
+            message += f"; known are {offered(first['loc'][-1], words)}"
         value = None if first["type"] == "missing" else short_value(first["input"])
         raise ParameterInvalid(message, field=field, value=value) from error
 
@@ -128,7 +128,7 @@ def check_order(kind: str, args: Mapping[str, Any]) -> None:
 
 def _known(kind: str) -> tuple[type[Arguments], Callable[[Run, Command, Any], None]]:
     if kind not in _ORDERS:
-        known = f"{', '.join(sorted(_ORDERS))}{did_you_mean(kind, _ORDERS)}"
+        known = offered(kind, sorted(_ORDERS))
         raise ParameterInvalid(f"there is no command {kind!r}; known are {known}", code=UNKNOWN, field="kind")
     return _ORDERS[kind]
 

@@ -13,7 +13,7 @@ from core.dag.input_spec import violations
 from core.dag.nodes import WorkflowNode
 from core.dag.templates import Constant, compile_value
 from core.dag.yaml_source import Path
-from core.wording import did_you_mean
+from core.wording import did_you_mean, offered
 
 MAX_DEPTH = 8
 """How deep child jobs may lie below the job that somebody submitted."""
@@ -100,7 +100,7 @@ def _troubles(uses: Iterable[_Use], workflows: Workflows) -> Iterator[Trouble]:
 def _input_troubles(node: WorkflowNode, child: Workflow, path: Path) -> Iterator[Trouble]:
     """Yield what the child's inputs refuse already now; what comes from templates is checked when it has a value."""
     for name in sorted(node.inputs.keys() - child.inputs.keys()):
-        known = f"{', '.join(child.inputs) or 'none'}{did_you_mean(name, child.inputs)}"
+        known = offered(name, child.inputs)
         yield (*path, name), f"workflow {child.workflow_id} has no input {name!r}; it has {known}"
     for name, spec in child.inputs.items():
         value = node.inputs.get(name)

@@ -11,7 +11,7 @@ from core.dag.nodes import Definition, PositiveSeconds, Seconds
 from core.dag.yaml_source import YamlProblem, read_yaml
 from core.errors import Classification, WorkflowError
 from core.ids import canonical_json
-from core.wording import did_you_mean
+from core.wording import offered
 
 
 class SupposedError(Definition):
@@ -104,7 +104,7 @@ def _told(problem: ErrorDetails) -> str:
     if problem["type"] != "extra_forbidden":
         return f"{where}: {full_complaint(problem)}"
     model, word = _model_at(location[:-1]), str(location[-1])
-    known = f"known are {', '.join(model.model_fields)}{did_you_mean(word, model.model_fields)}"
+    known = f"known are {offered(word, model.model_fields)}"
     hint = "; what an order is about, as its node_id, stands in its args" if model is Order else ""
     return f"{where} is not a word of a scenario; {known}{hint}"
 

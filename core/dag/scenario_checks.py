@@ -9,7 +9,7 @@ from core.dag.orders import check_order
 from core.dag.scenario import Scenario
 from core.errors import CallerError, WorkflowError
 from core.handlers_catalog import KNOWN_QUEUES
-from core.wording import did_you_mean
+from core.wording import offered
 
 
 def check_scenario(scenario: Scenario, workflow: Workflow) -> None:
@@ -41,7 +41,7 @@ def _problems(scenario: Scenario, workflow: Workflow) -> Iterator[str]:
 def _unknown(place: str, named: Collection[str], known: Collection[str], kind: str) -> Iterator[str]:
     for name in named:
         if name not in known:
-            names = f"{', '.join(known) or 'none'}{did_you_mean(name, known)}"
+            names = offered(name, known)
             yield f"{place} names {name!r}, which is not {kind}; known are {names}"
 
 
