@@ -1,13 +1,15 @@
 """Results in, tasks out: leased in the transaction of the results, older ones first, each as fenced as by a claim."""
 
 import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 import pytest
 
 from core.models.engine import Attempt
 from core.payloads import PayloadRef
 from core.ports import BlobRepository
-from core.wire import Capacity, ExchangeRequest
+from core.wire import Capacity, ExchangeRequest, Grant, ResultAnswer
 from repositories.database import AsyncPool
 from services.claims import Free
 from services.rooms import Room, is_small
@@ -144,15 +146,35 @@ async def test_what_needs_more_than_the_event_loop_comes_by_message(engine: Engi
 
 
 async def test_calls_about_one_job_at_once_are_each_applied_and_answered_with_tasks(
-    pool: AsyncPool, blobs: BlobRepository
+    pool: AsyncPool, blobs: BlobRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of them finds the job held by its neighbour, which would leave its results to the owner's next look."""
-    fans = await Fans.start(pool, blobs, list(range(40)), "max_concurrency: 20")
-    first = await fans.fresh()
-    await fans.worker.claim(*first)
-    await fans.engine.query("DELETE FROM dagqueue.messages")
-    calls = [fans.worker.exchange(*map(completed, first[start : start + 5])) for start in range(0, 20, 5)]
+    monkeypatch.setattr("services.turns.MOST_SECONDS", 60)  # however slow the machine is
+    fans, calls = await four_calls_about_one_job(pool, blobs)
     for answers, grants in await asyncio.gather(*calls):
         assert [answer.disposition for answer in answers] == ["applied"] * 5
         assert len(grants) == 5
     assert (await fans.row())["succeeded"] == 20
+
+
+async def test_calls_that_do_not_get_their_turn_in_time_lose_nothing(
+    pool: AsyncPool, blobs: BlobRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What finds the job held is stored, and applied by the owner's next look."""
+    monkeypatch.setattr("services.turns.MOST_SECONDS", 0)
+    fans, calls = await four_calls_about_one_job(pool, blobs)
+    for answers, _ in await asyncio.gather(*calls):
+        assert [answer.disposition for answer in answers] == ["applied"] * 5
+    await fans.advance()
+    assert (await fans.row())["succeeded"] == 20
+
+
+async def four_calls_about_one_job(
+    pool: AsyncPool, blobs: BlobRepository
+) -> tuple[Fans, list[Coroutine[Any, Any, tuple[list[ResultAnswer], Sequence[Grant]]]]]:
+    """Return calls that report five children each, of a fan-out of which twenty may run and as many wait."""
+    fans = await Fans.start(pool, blobs, list(range(40)), "max_concurrency: 20")
+    first = await fans.fresh()
+    await fans.worker.claim(*first)
+    await fans.engine.query("DELETE FROM dagqueue.messages")
+    return fans, [fans.worker.exchange(*map(completed, first[start : start + 5])) for start in range(0, 20, 5)]
