@@ -114,8 +114,7 @@ class NodeState(Table):
 
     __table_name__: ClassVar[str] = "dag_node_states"
     __primary_key__: ClassVar = ("job_id", "node_id")
-    __storage__: ClassVar = "fillfactor=70"
-    __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
+    __storage__: ClassVar = "fillfactor=40"
     __indexes__: ClassVar = (
         Index("child", ("job_id", "parent_node_id", "fan_out_index"), where="parent_node_id IS NOT NULL"),
         Index("child_due", ("job_id", "not_before"), where="parent_node_id IS NOT NULL AND not_before IS NOT NULL"),
@@ -160,7 +159,6 @@ class Attempt(Table):
     __table_name__: ClassVar[str] = "dag_attempts"
     __primary_key__: ClassVar = ("task_id",)
     __storage__: ClassVar = "fillfactor=70"
-    __foreign_keys__: ClassVar = (ForeignKey(("job_id",), "dag_jobs", ("job_id",), on_delete="CASCADE"),)
     __indexes__: ClassVar = (
         Index("live", ("job_id", "node_id"), where="state IN ('queued','parked','leased') AND NOT child"),
         Index("child_live", ("job_id", "node_id"), where="state IN ('queued','parked','leased') AND child"),

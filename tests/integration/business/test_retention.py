@@ -240,3 +240,18 @@ def _upload(root: Path, digit: str, days: int) -> str:
 
 async def business_path(world: World, accepted: SubmitAccepted) -> str:
     return str((await world.business.row(accepted))["blob_path"])
+
+
+async def test_the_end_of_a_job_takes_its_own_nodes_and_attempts_along_and_no_others(business: Business) -> None:
+    """Nothing else removes them: no key ties them to their job."""
+    engine = business.engine
+    gone, stays = [await engine.create("echo_test", {"message": name}) for name in ("gone", "stays")]
+    count = (
+        "SELECT (SELECT count(*) FROM dagapp.dag_node_states WHERE job_id = %s) AS nodes,"
+        " (SELECT count(*) FROM dagapp.dag_attempts WHERE job_id = %s) AS attempts"
+    )
+    before = await engine.query(count, stays, stays)
+    assert await engine.query(count, gone, gone) == before != [{"nodes": 0, "attempts": 0}]
+    await engine.query("DELETE FROM dagapp.dag_jobs WHERE job_id = %s", gone)
+    assert await engine.query(count, gone, gone) == [{"nodes": 0, "attempts": 0}]
+    assert await engine.query(count, stays, stays) == before

@@ -154,6 +154,7 @@ def test_a_role_may_execute_the_functions_of_the_table_and_no_other(shared: Data
     calls = {
         "dagapp.clock": "SELECT dagapp.clock()",
         "dagapp.ensure_event_partitions": "SELECT dagapp.ensure_event_partitions(0)",
+        "dagapp.forget_jobs": "SELECT dagapp.forget_jobs()",
         "fence.hold": "SELECT fence.hold('x', 'y')",
         "dagapi.find_assets": "SELECT dagapi.find_assets(NULL, NULL, NULL, false, NULL, NULL, 1)",
         "dagapi.find_requests": "SELECT dagapi.find_requests(NULL, NULL, NULL, NULL, NULL, 1)",

@@ -123,7 +123,7 @@ async def test_nothing_that_is_said_reads_more_than_it_wants(
         await admin.execute("SET session_replication_role = replica")  # keys to other tables are not looked at
         await admin.execute(f"ALTER TABLE {NODES} SET (autovacuum_enabled = false)".encode())
         await life_of_a_fan_out(pool, await Fans.start(pool, tmp_path, range(30), WINDOW))
-        await admin.execute("TRUNCATE dagapp.dag_jobs CASCADE")
+        await admin.execute("TRUNCATE dagapp.dag_jobs, dagapp.dag_node_states, dagapp.dag_attempts CASCADE")
         await add_others(admin, FEW)
         await wide_scans(session, statements, grown=False)
         fans = await Fans.start(pool, tmp_path, range(30), WINDOW)

@@ -70,8 +70,9 @@ RESET: Final = (
 )
 """What scenes leave that are over: time, switches, limits, an instance that said goodbye."""
 EMPTIED: Final = """
-TRUNCATE dagapp.dag_jobs, dagapp.dag_task_results, dagapp.dag_job_events, dagapp.dag_settings, dagapp.dag_slots,
-    dagapp.dag_limits, dagapp.dag_commands, dagqueue.messages CASCADE
+TRUNCATE dagapp.dag_jobs, dagapp.dag_node_states, dagapp.dag_attempts, dagapp.dag_task_results,
+    dagapp.dag_job_events, dagapp.dag_settings, dagapp.dag_slots, dagapp.dag_limits, dagapp.dag_commands,
+    dagqueue.messages CASCADE
 """
 
 
