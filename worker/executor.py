@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ class Executor:
 
     async def _batch(self, task: RunningTask) -> TaskResult | None:
         try:
-            async with _until(task.deadline):
+            async with _Until(task.deadline):
                 message = await self._tools.values.message_of(task)
         except TimedOut:
             return _failure(task, _timeout(task.message.timeout_seconds))
@@ -102,7 +102,7 @@ class Executor:
             output = _checked_output(task, produced.output)
             ref = None
             if (large := self._tools.values.large(task, output)) is not None:
-                async with _until(task.deadline):
+                async with _Until(task.deadline):
                     ref = await self._tools.values.keep(task, large)
         except TaskCancelled:
             if task.stop.is_set():
@@ -127,7 +127,7 @@ class Executor:
 
     async def _produce(self, task: RunningTask) -> _Produced:
         if task.message.params_ref is not None:
-            async with _until(task.deadline):
+            async with _Until(task.deadline):
                 task.message = await self._tools.values.message_of(task)
         params = _checked_params(task)
         if task.spec.mode is RunMode.INLINE:
@@ -136,7 +136,7 @@ class Executor:
 
     async def _run_inline(self, task: RunningTask, params: BaseModel) -> _Produced:
         handler = resolve(self._tools.implementations[task.spec.name])
-        async with _until(task.deadline):
+        async with _Until(task.deadline):
             outcome: Outcome = await handler(self._inline_context(task), params)
         return _Produced(to_json(outcome.output), outcome.findings, to_json(outcome.metrics, "metrics"))
 
@@ -164,15 +164,15 @@ class Executor:
 
     async def _run_in_process(self, task: RunningTask) -> _Produced:
         reuse = Reuse(self._tools.blobs, self._tools.logger) if task.spec.reusable else None
-        async with _until(task.deadline):
+        async with _Until(task.deadline):
             if reuse and (known := await reuse.find(task)):
                 return _Produced(known, (), {"reused": True})
         scratch = place_scratch(self._tools.scratch, task.task_id)
         try:
-            async with _until(task.deadline):
+            async with _Until(task.deadline):
                 params = await self._staged_params(task, scratch)
             reply = await self._call_child(task, params, scratch)
-            async with _until(task.deadline):
+            async with _Until(task.deadline):
                 output = await self._upload(task, reply, scratch)
                 if reuse:
                     await reuse.keep(task, output, [BlobRef.parse(output[name]) for name in reply.files])
@@ -264,17 +264,22 @@ def _failure(task: RunningTask, error: ErrorDetail) -> TaskResult:
     )
 
 
-@asynccontextmanager
-async def _until(deadline: float) -> AsyncIterator[None]:
+class _Until:
     """Limit the block to the task's run time; a `TimeoutError` of the block's own passes as it is."""
-    limit = asyncio.timeout_at(deadline)
-    try:
-        async with limit:
-            yield
-    except TimeoutError as exc:
-        if limit.expired():
+
+    __slots__ = ("_limit",)
+
+    def __init__(self, deadline: float) -> None:
+        self._limit = asyncio.timeout_at(deadline)
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+
+    async def __aexit__(self, *raised: Any) -> None:
+        try:
+            await self._limit.__aexit__(*raised)
+        except TimeoutError as exc:
             raise TimedOut from exc
-        raise
 
 
 def _checked_params(task: RunningTask) -> BaseModel:

@@ -44,6 +44,8 @@ class Reporter:
         self._pending: dict[str, TaskResult] = {}
         self._unsent: dict[str, TaskResult] = {}
         """Those of them that no call under way tells of."""
+        self._unstored: list[TaskResult] = []
+        """Those that ended in this iteration of the loop."""
         self._told: Counter[str] = Counter()
         """How many calls under way tell of a job."""
         self._asked: Counter[CallbackClient | None] = Counter()
@@ -58,12 +60,25 @@ class Reporter:
         return len(self._pending)
 
     def add(self, result: TaskResult) -> None:
-        """Store a result and send it soon; on a full disk it is only in memory, which is still better than lost."""
-        try:
-            self._store.write(result)
-        except OSError:
-            self._logger.exception("result not stored", extra={"task_id": result.task_id})
+        """Store a result and send it soon.
+
+        It is stored with all that end in the same iteration of the loop, and before it is sent: a write for each would
+        cost as much as a small task.
+        """
+        if not self._unstored:
+            asyncio.get_running_loop().call_soon(self._store_ended)
+        self._unstored.append(result)
         self._enqueue(result)
+
+    def _store_ended(self) -> None:
+        """Store what has ended; on a full disk it is only in memory, which is still better than lost."""
+        ended, self._unstored = self._unstored, []
+        if not ended:
+            return
+        try:
+            self._store.write(ended)
+        except OSError:
+            self._logger.exception("results not stored", extra={"task_ids": [result.task_id for result in ended]})
 
     def follow(self, client: CallbackClient | None) -> None:
         """Report to the instance that made the last tasks, as long as it answers.
@@ -91,6 +106,7 @@ class Reporter:
         backoff = Backoff()
         while True:
             batch = await self._next(at_least)
+            self._store_ended()
             jobs, asked = {_job_of(task_id) for task_id in batch}, self._destination()
             self._told.update(jobs)
             self._asked[asked] += 1

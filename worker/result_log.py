@@ -1,4 +1,4 @@
-"""Unanswered results on disk: one file that only grows, so that storing a result is one `write`.
+"""Unanswered results on disk: one file that only grows, so that storing results is one `write`.
 
 Each line is `+` and a result, or `-` and the id of a task whose result was answered. A file per result was measured
 first: creating and unlinking it cost 2 to 4 ms of the event loop on a busy disk, for handlers that take microseconds.
@@ -10,6 +10,7 @@ loses power, but then the lease runs out and the task is tried again, so nothing
 import hashlib
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -38,14 +39,15 @@ class ResultLog:
         """Return what an earlier life of this worker did not get answered, as found at the start."""
         return tuple(self._unanswered.values())
 
-    def write(self, result: TaskResult) -> None:
-        """Store a result.
+    def write(self, results: Iterable[TaskResult]) -> None:
+        """Store results.
 
         Raises:
-            OSError: it could not be stored whole; nothing of it is left.
+            OSError: they could not be stored as a whole; nothing of them is left.
         """
-        self._unanswered[result.task_id] = result
-        self._append(b"+" + result.model_dump_json(by_alias=True).encode())
+        some = list(results)
+        self._unanswered.update((result.task_id, result) for result in some)
+        self._append(b"\n".join(b"+" + result.model_dump_json(by_alias=True).encode() for result in some))
 
     def forget(self, *task_ids: str) -> None:
         """Note that results were answered; when that cannot be written, they are sent once more after a restart."""

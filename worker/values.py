@@ -8,6 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from pydantic_core import to_json
+
 from core.errors import Classification, ErrorDetail, GeodagError, StorageUnavailable
 from core.ids import digest
 from core.payloads import PayloadRef, decode, encode, job_prefix, task_prefix
@@ -65,6 +67,8 @@ class TaskValues:
         Raises:
             ValueTooLarge: it is larger than any value may be.
         """
+        if 2 * len(to_json(output)) <= task.inline_bytes:
+            return None  # the canonical JSON spells floats a little longer, at twice the cost
         data = encode(output, "output")
         return data if len(data) > task.inline_bytes else None
 

@@ -78,6 +78,7 @@ async def test_a_result_is_forgotten_after_any_answer(
     orchestrator.disposition = disposition
     async with reporter() as running:
         running.add(result("t_n_0"))
+        await asyncio.sleep(0)  # what ends in one iteration of the loop is stored together
         assert stored(state_dir) == ["t_n_0"]
         await asyncio.wait_for(running.drained(), 5)
     assert stored(state_dir) == []
@@ -91,6 +92,7 @@ async def test_results_wait_on_disk_while_nobody_answers_and_go_out_together(
     async with reporter() as running:
         for number in range(50):
             running.add(result(f"t_n_{number}"))
+        await asyncio.sleep(0)
         assert len(stored(state_dir)) == len(running.beats()) == 50
         orchestrator.failing.clear()
         await asyncio.wait_for(running.drained(), 10)
@@ -189,7 +191,7 @@ async def test_what_was_not_answered_goes_out_again_with_what_came_meanwhile(
 async def test_leftovers_of_an_earlier_life_are_sent_at_the_start(
     reporter: Callable, orchestrator: Orchestrator, state_dir: Path
 ) -> None:
-    ResultLog(state_dir, LOG).write(result("old_n_0"))
+    ResultLog(state_dir, LOG).write([result("old_n_0")])
     with (state_dir / "results.log").open("a") as log:
         log.write('-gone_n_0\n+{"task_id": ')
     async with reporter() as running:
@@ -249,7 +251,7 @@ def files_limited_to(size_bytes: int) -> Iterator[None]:
 def test_the_file_is_emptied_when_it_is_long_and_everything_is_answered(state_dir: Path) -> None:
     log = ResultLog(state_dir, LOG)
     large = result("t_n_0").model_copy(update={"output": {"text": "x" * COMPACT_BYTES}})
-    log.write(large)
+    log.write([large])
     assert (state_dir / "results.log").stat().st_size > COMPACT_BYTES
     log.forget("t_n_0")
     assert (state_dir / "results.log").stat().st_size == 0
@@ -258,7 +260,7 @@ def test_the_file_is_emptied_when_it_is_long_and_everything_is_answered(state_di
 def test_the_order_and_the_answers_survive_a_restart(state_dir: Path) -> None:
     log = ResultLog(state_dir, LOG)
     for number in range(5):
-        log.write(result(f"t_n_{number}"))
+        log.write([result(f"t_n_{number}")])
     log.forget("t_n_1")
     log.forget("t_n_4")
     for _ in range(2):
@@ -269,9 +271,9 @@ def test_the_order_and_the_answers_survive_a_restart(state_dir: Path) -> None:
 def test_the_file_does_not_grow_while_something_is_always_unanswered(state_dir: Path) -> None:
     log = ResultLog(state_dir, LOG)
     text = "x" * 50_000
-    log.write(result("t_first_0"))
+    log.write([result("t_first_0")])
     for number in range(100):
-        log.write(result(f"t_{number}_0").model_copy(update={"output": {"a": text}}))
+        log.write([result(f"t_{number}_0").model_copy(update={"output": {"a": text}})])
         log.forget(f"t_{number - 1}_0" if number else "t_none_0")
     assert (state_dir / "results.log").stat().st_size < 2 * COMPACT_BYTES
     assert stored(state_dir) == ["t_99_0", "t_first_0"]
