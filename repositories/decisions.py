@@ -92,9 +92,9 @@ written_new_results AS (
 )""",
     "results": """
 written_results AS (
-    UPDATE dagapp.dag_task_results AS r SET processed = true, disposition = u.disposition
+    UPDATE dagapp.dag_task_results AS r SET processed = u.processed, disposition = u.disposition
     FROM jsonb_populate_recordset(NULL::dagapp.dag_task_results, %(results)s::jsonb) AS u
-    WHERE r.task_id = ANY(%(result_ids)s) AND r.task_id = u.task_id AND NOT r.processed
+    WHERE r.task_id = ANY(%(result_ids)s) AND r.task_id = u.task_id
 )""",
     "events": """
 written_events AS (
@@ -201,7 +201,7 @@ class DecisionRepository:
             new_attempts: Rows to insert.
             attempts: {task_id, state, …}: live attempts that end or are sent again.
             new_results: Inbox rows to insert; one that is there already stays as it is.
-            results: {task_id, disposition} of inbox rows that are settled now.
+            results: {task_id, processed, disposition} of inbox rows of locked jobs that are settled now.
             events: In their order.
             channels: Whom to wake when the transaction commits.
         """

@@ -6,16 +6,16 @@ asked once, when a small one may end, and `in_flight`, which is asked when one h
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from psycopg import AsyncConnection
-from psycopg.rows import args_row, class_row
+from psycopg.rows import class_row
 from pydantic import BaseModel
 from pydantic.dataclasses import dataclass as checked
 
 from core.models.engine import Attempt, NodeState
 from core.models.fan_out import FanOut
-from repositories.documents import Pending, document_of, row_of, send
+from repositories.documents import Pending, ShapedRows, document_of, row_of, send
 
 CHUNK_ITEMS = 500
 """Items in one row of `dag_fan_out_items`, as its model says."""
@@ -58,6 +58,9 @@ class Outputs(NamedTuple):
     output: str | None
     output_ref: dict[str, Any] | None
     outcomes: list[Any] | None
+
+
+_OUTPUTS: Final = ShapedRows(Outputs._make)
 
 
 class FanOutRepository:
@@ -185,18 +188,18 @@ class FanOutRepository:
             {"job": job_id, "node": node_id, "bytes": max_bytes},
         )
 
-    async def outputs(self, job_id: str, node_id: str, after: int, limit: int) -> Sequence[Outputs]:
+    async def outputs(self, job_id: str, node_id: str, after: int, limit: int) -> Pending[Outputs]:
         """Return what children behind a number put out, in order."""
-        async with self._conn.cursor(row_factory=args_row(Outputs)) as cursor:
-            await cursor.execute(
-                """
-                SELECT fan_out_index AS number, status, output::text AS output, output_ref, outcomes
-                FROM dagapp.dag_node_states WHERE job_id = %s AND parent_node_id = %s AND fan_out_index > %s
-                ORDER BY fan_out_index LIMIT %s
-                """,
-                (job_id, node_id, after, limit),
-            )
-            return await cursor.fetchall()
+        return await send(
+            self._conn,
+            _OUTPUTS,
+            """
+            SELECT fan_out_index, status, output::text, output_ref, outcomes
+            FROM dagapp.dag_node_states WHERE job_id = %s AND parent_node_id = %s AND fan_out_index > %s
+            ORDER BY fan_out_index LIMIT %s
+            """,
+            (job_id, node_id, after, limit),
+        )
 
     async def next_timers(self, keys: Iterable[tuple[str, str]], now: datetime, read: Iterable[str]) -> Pending[Timer]:
         """Return the next timer of each fan-out among what an evaluation does not see.

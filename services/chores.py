@@ -21,6 +21,7 @@ from core.payloads import LIMIT_BYTES, MAX_BYTES, PayloadLost, PayloadRef, decod
 from repositories.database import AsyncPool, transaction
 from repositories.fan_outs import FanOutRepository, Outputs
 from repositories.payloads import PayloadStore
+from services.work import pipelined
 
 PAGE = 500
 """Children read at once."""
@@ -148,8 +149,9 @@ class ChoreService:
         """Yield the JSON of outputs in item order, or where large ones lie."""
         after, last = -1, chore.fan_out.next_child - 1
         while after < last:
-            async with transaction(self._pool) as conn:
-                page = await FanOutRepository(conn).outputs(chore.job_id, chore.fan_out.node_id, after, PAGE)
+            async with pipelined(self._pool) as conn:
+                found = await FanOutRepository(conn).outputs(chore.job_id, chore.fan_out.node_id, after, PAGE)
+                page = await found.rows()
             yield [one for child in page for one in _outputs_of(child)]
             if len(page) < PAGE:
                 return

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from core.dag.results import APPLIED
 from core.dag.state import Disposition
 from core.errors import DatabaseUnavailable
 from core.ids import split_task_id
@@ -40,7 +41,7 @@ ANSWERS: Mapping[str, ResultDisposition] = {
 }
 
 MANY = 64
-"""Ends of so many attempts are written before jobs are evaluated: the server is busy with them meanwhile."""
+"""So many results are written before jobs are evaluated: the server is busy with them meanwhile."""
 ONLY_TIMERS = Scope(look=False)
 
 
@@ -114,18 +115,24 @@ class ResultService:
     ) -> Sequence[Step]:
         """Write inbox rows and attempts, and with `apply` advance the jobs that this transaction holds."""
         ends = [verdict.end(locked.now) for verdict in verdicts if verdict.ends is not None]
-        if len(ends) >= MANY:
-            await DecisionRepository(conn).update(attempts=ends)
-            begin_meanwhile(conn)
-            ends = []
         rows = [verdict.row for verdict in verdicts if verdict.row is not None]
         fresh = [row for row in rows if not row.processed]
         theirs = {row.job_id for row in fresh}
         mine = sorted(theirs & locked.jobs.keys()) if apply else []
+        ahead: list[TaskResultRow] = []
+        if len(ends) >= MANY:
+            ahead = [row for row in fresh if row.job_id in mine]
+            await DecisionRepository(conn).update(attempts=ends, new_results=[_applied(row) for row in ahead])
+            begin_meanwhile(conn)
+            ends, rows = [], [row for row in rows if row.processed or row.job_id not in mine]
         steps = await self._advance.evaluate_locked(conn, _with_results(locked, fresh), mine)
         settled = {d.task_id: d for step in steps for d in step.decision.dispositions}
         reported = Reported(
             results=[_settled(row, settled.get(row.task_id)) for row in rows],
+            written=frozenset(row.task_id for row in ahead),
+            corrected=[
+                _settled(row, settled.get(row.task_id)) for row in ahead if not _is_applied(settled.get(row.task_id))
+            ],
             attempts=ends,
             events=[_late_event(row, locked.now) for row in rows if row.processed],
             slots_left=[row.task_id for row in rows if row.processed],
@@ -158,6 +165,15 @@ def _ended(attempt: Attempt, row: TaskResultRow | None) -> Attempt:
         return attempt
     state = AttemptState.RELEASED if row.status == "released" else AttemptState.REPORTED
     return attempt.model_copy(update={"state": state, "ended_at": row.reported_at, "lease_expires_at": None})
+
+
+def _applied(row: TaskResultRow) -> dict[str, Any]:
+    """Return a row as it is when the evaluation has applied it, as becomes of almost all."""
+    return {**row.__dict__, "processed": True, "disposition": APPLIED}
+
+
+def _is_applied(disposition: Disposition | None) -> bool:
+    return disposition is not None and disposition.disposition == APPLIED
 
 
 def _settled(row: TaskResultRow, disposition: Disposition | None) -> TaskResultRow:

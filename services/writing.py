@@ -59,6 +59,10 @@ class Reported:
 
     results: Sequence[TaskResultRow] = ()
     """Inbox rows to insert, with their disposition when they were evaluated."""
+    written: Collection[str] = ()
+    """Tasks whose inbox rows were inserted before the evaluation, as if it had applied them."""
+    corrected: Sequence[TaskResultRow] = ()
+    """Those of them that it did not apply, as they are."""
     attempts: Sequence[Mapping[str, Any]] = ()
     """Leased attempts that end: {task_id, state, ended_at, peak_rss_bytes}."""
     events: Sequence[NewEvent] = ()
@@ -257,13 +261,16 @@ def _changed(step: Step, node: NodeState) -> dict[str, Any]:
 
 def _ended_rows(steps: Sequence[Step], now: datetime, reported: Reported) -> dict[str, Sequence[Any]]:
     """Return the rows of attempts that end and of their results, by the words of `DecisionRepository.update`."""
-    inserted = {row.task_id for row in reported.results}
-    settled = [d for step in steps for d in step.decision.dispositions if d.task_id not in inserted]
+    known = {row.task_id for row in reported.results}.union(reported.written)
+    settled = [d for step in steps for d in step.decision.dispositions if d.task_id not in known]
     ends = [_ended(end, now) for step in steps for end in step.decision.attempts_ended]
     return {
         "attempts": [*reported.attempts, *ends],
         "new_results": reported.results,
-        "results": [{"task_id": one.task_id, "disposition": one.disposition} for one in settled],
+        "results": [
+            *({"task_id": one.task_id, "processed": True, "disposition": one.disposition} for one in settled),
+            *(row.model_dump(include={"task_id", "processed", "disposition"}) for row in reported.corrected),
+        ],
     }
 
 

@@ -55,6 +55,17 @@ class Nursery:
         self._template, self._program = without(work.params, run.workflow.params_programs[node_id], self._override)
         self._scope = scope_of(run)
         self._large = tuple(large_reads(run, self._program))
+        self._sent = NodeState.of_row(
+            {
+                "job_id": run.job.job_id,
+                "node_id": node_id,
+                "status": NodeStatus.DISPATCHED,
+                "parent_node_id": node_id,
+                "first_dispatched_at": run.now,
+                "dispatched_at": run.now,
+            }
+        )
+        """What is alike of all children that are sent."""
 
     def make(self, fan_out: FanOut, number: int, items: Sequence[Any]) -> NodeState:
         """Make one child and send it, or note that all its items failed before they began.
@@ -153,26 +164,21 @@ class Nursery:
         self, fan_out: FanOut, number: int, made: _Input, key: str | None, outcomes: list[Json] | None = None
     ) -> NodeState:
         """Send a new child, or let it wait for its slot."""
-        run, node_id = self._run, child_id(self._node_id, number)
-        attempt, sent = fan_out.first_attempt, key is None
-        child = NodeState.of_row(
-            {
-                "job_id": run.job.job_id,
-                "node_id": node_id,
-                "status": NodeStatus.DISPATCHED if sent else NodeStatus.WAITING,
-                "task_id": task_id(run.job.job_id, node_id, attempt) if sent else None,
-                "attempt": attempt + 1 if sent else attempt,
-                "slot_key": key,
-                "waiting_for": None if key is None else slots.waiting(key, made.digest),
-                "input_params": made.params if made.ref is None else None,
-                "input_ref": None if made.ref is None else made.ref.model_dump(),
-                "parent_node_id": self._node_id,
-                "fan_out_index": number,
-                "first_dispatched_at": run.now if sent else None,
-                "dispatched_at": run.now if sent else None,
-                "outcomes": (outcomes or []) if fan_out.batch_size > 1 else None,
-            }
-        )
+        run, node_id, attempt = self._run, child_id(self._node_id, number), fan_out.first_attempt
+        fields: Json = {"node_id": node_id, "fan_out_index": number}
+        if made.ref is None:
+            fields["input_params"] = made.params
+        else:
+            fields["input_ref"] = made.ref.model_dump()
+        if key is None:
+            fields |= {"task_id": task_id(run.job.job_id, node_id, attempt), "attempt": attempt + 1}
+        else:
+            waiting = {"status": NodeStatus.WAITING, "first_dispatched_at": None, "dispatched_at": None}
+            reason = {"slot_key": key, "waiting_for": slots.waiting(key, made.digest)}
+            fields |= {"attempt": attempt, **waiting, **reason}
+        if fan_out.batch_size > 1:
+            fields["outcomes"] = outcomes or []
+        child = self._sent.model_copy(update=fields)
         run.family.put(child)
         if key is None:
             run.log.add_child("children_dispatched", child.status.value, self._node_id, number)

@@ -114,8 +114,8 @@ class Run:
 
     def held_by(self, queue: str | None = None) -> str | None:
         """Return what pauses new work for a queue, or work that needs none: `job`, or the name of a pause switch."""
-        if self.job.paused_at is not None:
-            return "job"
+        if self.job.paused_at is not None or not self.state.pauses:
+            return None if self.job.paused_at is None else "job"
         switches = ["all", f"workflow:{self.job.workflow_id}", *([f"queue:{queue}"] if queue else [])]
         return next((switch for switch in switches if switch in self.state.pauses), None)
 

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from core.models.engine import Attempt
 from core.payloads import PayloadRef
 from core.ports import BlobRepository
-from core.wire import Capacity, ExchangeRequest, Grant, ResultAnswer
+from core.wire import Capacity, ExchangeRequest, Grant, ResultAnswer, TaskMessage
 from repositories.database import AsyncPool
 from services.claims import Free
+from services.results import MANY
 from services.rooms import Room, is_small
 from tests.integration.services.fans import Fans
 from tests.support.engine import Engine, HandWorker, completed
@@ -178,3 +179,47 @@ async def four_calls_about_one_job(
     await fans.worker.claim(*first)
     await fans.engine.query("DELETE FROM dagqueue.messages")
     return fans, [fans.worker.exchange(*map(completed, first[start : start + 5])) for start in range(0, 20, 5)]
+
+
+async def many_children(pool: AsyncPool, blobs: BlobRepository) -> tuple[Fans, Sequence[TaskMessage]]:
+    """Return a fan-out of which so many children run that their results are written before they are evaluated."""
+    fans = await Fans.start(pool, blobs, list(range(MANY)))
+    messages = await fans.fresh()
+    await fans.worker.claim(*messages)
+    return fans, messages
+
+
+INBOX = "SELECT processed, disposition, count(*) FROM dagapp.dag_task_results GROUP BY 1, 2 ORDER BY count(*)"
+
+
+async def test_results_that_could_not_be_evaluated_wait_in_the_inbox_however_many(
+    pool: AsyncPool, blobs: BlobRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fans, messages = await many_children(pool, blobs)
+
+    def fails(*_: object, **_more: object) -> NoReturn:
+        raise ArithmeticError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("services.evaluation.advance", fails)
+        answers = await fans.worker.complete(*messages)
+    assert {answer.disposition for answer in answers} == {"applied"}
+    assert await fans.engine.query(INBOX) == [{"processed": False, "disposition": None, "count": MANY}]
+    await fans.advance()
+    assert await fans.engine.query(INBOX) == [{"processed": True, "disposition": "applied", "count": MANY}]
+    assert (await fans.row())["succeeded"] == MANY
+
+
+async def test_a_result_that_nobody_can_use_is_told_apart_among_however_many(
+    pool: AsyncPool, blobs: BlobRepository
+) -> None:
+    fans, messages = await many_children(pool, blobs)
+    unusable = completed(messages[3]).model_copy(update={"output": None})
+    answers = await fans.worker.report(*(completed(one) for one in messages if one is not messages[3]), unusable)
+    assert [answer.disposition for answer in answers] == [*["applied"] * (MANY - 1), "rejected"]
+    assert await fans.engine.query(INBOX) == [
+        {"processed": True, "disposition": "poison", "count": 1},
+        {"processed": True, "disposition": "applied", "count": MANY - 1},
+    ]
+    row = await fans.row()
+    assert (row["succeeded"], row["failed"]) == (MANY - 1, 1)
