@@ -21,3 +21,23 @@ REVOKE ALL ON FUNCTION dagapp.forget_jobs() FROM PUBLIC;
 
 CREATE TRIGGER forget_jobs AFTER DELETE ON dagapp.dag_jobs
 REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION dagapp.forget_jobs();
+
+-- Lists and outputs are compressed with lz4 where the server has it: the inputs of 10,000 items took it 25 ms without.
+DO $$
+DECLARE
+    large record;
+BEGIN
+    IF (SELECT 'lz4' = ANY(enumvals) FROM pg_settings WHERE name = 'default_toast_compression') THEN
+        FOR large IN
+            SELECT a.attrelid::regclass AS name, a.attname AS field
+            FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+            WHERE c.relnamespace IN ('dagapp'::regnamespace, 'dagqueue'::regnamespace) AND c.relkind = 'r'
+                AND a.atttypid = 'jsonb'::regtype AND NOT a.attisdropped
+                AND c.relname IN ('dag_jobs', 'dag_node_states', 'dag_attempts', 'dag_task_results', 'dag_fan_out_items',
+                                  'dag_checkpoints', 'messages')
+        LOOP
+            EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET COMPRESSION lz4', large.name, large.field);
+        END LOOP;
+    END IF;
+END
+$$;
