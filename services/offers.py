@@ -75,8 +75,10 @@ class Offers:
         finally:
             for offer, room in rooms:
                 offer.lent = False
-                if done and room.grants:
-                    self._end(offer, room.grants)
+                if done:
+                    room.commit()
+                if grants := room.granted():
+                    self._end(offer, grants)
                 elif offer.over:
                     self._end(offer, ())
 

@@ -23,10 +23,11 @@ TOO_LARGE = f"an output of more than {LIMIT_BYTES} bytes has to be stored and re
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A report, and the columns of its row that need no look at the attempt."""
+    """A report, and what of its row and its proof needs no look at the attempt."""
 
     report: TaskResult | Release
     columns: Mapping[str, Any]
+    token_hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,10 @@ class Verdict:
 
 def read(reports: Iterable[TaskResult | Release]) -> list[Told]:
     """Read reports before anything is locked for them; what one says and cannot be stored is its task's failure."""
-    return [Told(one, _released(one) if isinstance(one, Release) else _reported(one)) for one in reports]
+    return [
+        Told(one, _released(one) if isinstance(one, Release) else _reported(one), token_hash(one.token))
+        for one in reports
+    ]
 
 
 def judge(told: Sequence[Told], attempts: Mapping[str, Attempt], worker_id: str | None, now: datetime) -> list[Verdict]:
@@ -73,7 +77,7 @@ def _judge(told: Told, attempt: Attempt | None, worker_id: str | None, now: date
     report = told.report
     if attempt is None:
         return _answer(report.task_id, ResultDisposition.REJECTED, "no such task")
-    if not compare_digest(attempt.token_hash, token_hash(report.token)):
+    if not compare_digest(attempt.token_hash, told.token_hash):
         return _answer(report.task_id, ResultDisposition.REJECTED, "the token is not the task's")
     row = _row(told.columns, attempt, worker_id, now)
     match attempt.state:

@@ -63,7 +63,7 @@ class ResultService:
         room, told = self._rooms.room(request), read(request.results)
         async with self._turns.taken(() if room is None else _jobs_of(request.results)):
             verdicts, steps = await self._report_with(request.worker.worker_id, told, room)
-        return _final_answers(verdicts, steps), steps, () if room is None else room.granted
+        return _final_answers(verdicts, steps), steps, () if room is None else room.granted()
 
     async def report(
         self, worker_id: str | None, reports: Sequence[TaskResult | Release]

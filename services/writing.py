@@ -203,7 +203,7 @@ class DecisionWriter:
             jobs=[step.job for step in steps if step.job is not None],
             nodes=[_changed(step, _begun(node, placed, now)) for step in steps for node in step.decision.nodes],
             new_attempts=[*placed.attempts, *_parent_attempts(steps, now)],
-            attempts=[*ended.get("attempts", ()), *(_sent_again(attempt) for attempt, _ in repeated)],
+            attempts=[*ended.get("attempts", ()), *(_sent_again(task.attempt) for task in repeated)],
             new_results=[*ended.get("new_results", ()), *children],
             results=ended.get("results", ()),
             events=[*reported.events, *events, *_starts(placed, now)],
@@ -215,10 +215,10 @@ class DecisionWriter:
     ) -> None:
         """Drop messages of what ended or is sent again, and enqueue the new ones."""
         dropped = [end.task_id for step in steps for end in step.decision.attempts_ended]
-        dropped += [attempt.task_id for attempt, _ in repeated]
+        dropped += [task.attempt.task_id for task in repeated]
         if dropped:
             await self._queue.discard(conn, dropped)
-        await self._enqueue(conn, [*created, *(message for _, message in repeated)])
+        await self._enqueue(conn, [*created, *(task.message() for task in repeated)])
 
 
 def _with_outputs(job: Job, outputs: Mapping[str, Any] | None) -> Job:
@@ -319,7 +319,7 @@ def _starts(placed: Placed, now: datetime) -> list[NewEvent]:
 
 def _dispatched(job: Job, dispatch: Dispatch, token: str, now: datetime) -> Task:
     attempt = new_attempt(job.job_id, dispatch, now, token_hash(token))
-    return attempt, _message(attempt, dispatch.params, dispatch.params_ref, token, dispatch.items)
+    return Task(attempt, dispatch.params, dispatch.params_ref, token, dispatch.items)
 
 
 def _redispatched(step: Step, now: datetime) -> list[Task]:
@@ -349,27 +349,7 @@ def _again(attempt: Attempt, node: NodeState, now: datetime, priority: int, item
     }
     again = attempt.model_copy(update=update)
     ref = None if node.input_ref is None else PayloadRef.model_validate(node.input_ref)
-    return again, _message(again, node.input_params or {}, ref, token, items)
-
-
-def _message(
-    attempt: Attempt, params: Mapping[str, Any], ref: PayloadRef | None, token: str, items: tuple[int, ...] | None
-) -> TaskMessage:
-    return TaskMessage.of_checked(
-        task_id=attempt.task_id,
-        job_id=attempt.job_id,
-        node_id=attempt.node_id,
-        attempt=attempt.attempt,
-        dispatch_no=attempt.dispatch_no,
-        handler=attempt.handler,
-        queue=attempt.queue,
-        priority=attempt.priority,
-        params=dict(params),
-        params_ref=ref,
-        timeout_seconds=attempt.timeout_seconds,
-        token=token,
-        items=items,
-    )
+    return Task(again, node.input_params or {}, ref, token, items)
 
 
 def _new_event(job: Job, event: Event, now: datetime) -> NewEvent:

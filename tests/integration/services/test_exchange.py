@@ -13,7 +13,7 @@ from core.wire import Capacity, ExchangeRequest, Grant, ResultAnswer, TaskMessag
 from repositories.database import AsyncPool
 from services.claims import Free
 from services.results import MANY
-from services.rooms import Room, is_small
+from services.rooms import Room, Task, is_small
 from tests.integration.services.fans import Fans
 from tests.support.engine import Engine, HandWorker, completed
 
@@ -131,19 +131,20 @@ async def test_a_retry_takes_the_way_through_the_queue(engine: Engine, worker: H
     attempt = Attempt.model_validate(await engine.attempt(message.task_id))
     request = ExchangeRequest(worker=worker.identity, free=Capacity(slots=9), claim_id="c")
     room = Room(request, 20.0, Free(9, 0))
-    assert room.lease((attempt.model_copy(update={"attempt": 1}), message), attempt.queued_at) is None
-    leased = room.lease((attempt, message), attempt.queued_at)
+    task = Task(attempt, message.params, None, message.token, None)
+    assert room.lease(task._replace(attempt=attempt.model_copy(update={"attempt": 1})), attempt.queued_at) is None
+    leased = room.lease(task, attempt.queued_at)
     assert leased is not None
     assert (leased.state, leased.claim_id) == ("leased", "c")
 
 
 async def test_what_needs_more_than_the_event_loop_comes_by_message(engine: Engine) -> None:
     message = await engine.message(await engine.create("echo_test"))
-    assert is_small(message)
+    assert is_small(message.handler, None)
     large = PayloadRef(blob="payloads/x", sha256="0" * 64, size_bytes=100_000)
-    assert not is_small(message.model_copy(update={"params_ref": large}))
+    assert not is_small(message.handler, large)
     others = ("raster.create_cog", "source.fetch", "raster.stac_ensure_collection", "nobody")
-    assert not any(is_small(message.model_copy(update={"handler": name})) for name in others)
+    assert not any(is_small(name, None) for name in others)
 
 
 async def test_calls_about_one_job_at_once_are_each_applied_and_answered_with_tasks(
