@@ -85,7 +85,8 @@ async def _ordered(request: Request, job_id: str, kind: Kind, names: dict[str, A
     order = Order(kind, caller.subject, reason, {**body, **names})
     answer = await ctx.commands.order(job_id, order, dry_run=dry_run)
     node = NodeView.of(await ctx.insight.node(job_id, names["node_id"])) if names else None
-    view = CommandAnswer.model_construct(command=kind.value, state=answer.state, job=JobView.of(answer.job), node=node)
+    job = JobView.of(answer.job, cancelled=await ctx.insight.cancelled(answer.job))
+    view = CommandAnswer.model_construct(command=kind.value, state=answer.state, job=job, node=node)
     return json_response(view, 202 if answer.state == "pending" else 200)
 
 

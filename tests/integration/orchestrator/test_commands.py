@@ -37,8 +37,9 @@ async def test_a_cancelled_job_says_by_whom_and_why(door: Door) -> None:
     await order(door, f"jobs/{job_id}/cancel", {"reason": "wrong file"})
     await order(door, f"jobs/{job_id}/retry")
     assert (await door.job(job_id))["cancelled"] is None
-    await order(door, f"jobs/{job_id}/cancel", {"reason": "still wrong"})
+    _, answer = await order(door, f"jobs/{job_id}/cancel", {"reason": "still wrong"})
     job = await door.job(job_id)
+    assert answer["job"]["cancelled"] == job["cancelled"]
     assert job["cancelled"] == {"by": "operator", "reason": "still wrong", "at": job["completed_at"]}
     nodes = (await door.get(f"/api/v1/jobs/{job_id}/nodes"))["nodes"]
     assert {one["completed_at"] for one in nodes if one["status"] == "CANCELLED"} == {job["completed_at"]}
