@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from core.dag.other_languages import instead_of_sign
 from core.dag.templates import Expression, TemplateFailed, compile_text
 from core.errors import GeodagError
 
@@ -30,18 +31,6 @@ MAX_OPERATORS = 200
 RELATIONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "in", "not in"})
 _WORDS: Final = frozenset({"and", "or", "not", "in", "is", "true", "false", "null"})
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
-_OTHER_SIGNS: Final[Mapping[str, str]] = {
-    "===": "==",
-    "!==": "!=",
-    "=>": ">=",
-    "=<": "<=",
-    "=": "==",
-    "&&": "and",
-    "&": "and",
-    "||": "or",
-    "!": "not",
-}
-"""How other languages write what is written otherwise here; longer ones before what they begin with."""
 _OTHER_WORDS: Final[Mapping[str, str]] = {**{word: word for word in _WORDS}, "none": "null", "nil": "null"}
 """In small letters."""
 _TOKEN: Final = re.compile(
@@ -155,19 +144,12 @@ def _tokens(source: str) -> Iterator[_Token]:
         else:
             match = _TOKEN.match(source, at)
             if match is None:
-                raise _error(source, at, f"{source[at]!r} is not known here{_instead_of_sign(source, at)}")
+                raise _error(source, at, f"{source[at]!r} is not known here{instead_of_sign(source, at)}")
             kind = match.lastgroup or ""
             end = match.end()
             yield _Token(kind, match[kind], at)
         at = _after_space(source, end)
     yield _Token("end", "the end", len(source))
-
-
-def _instead_of_sign(source: str, at: int) -> str:
-    """Say what to write for a sign of other languages; `===` is known as far as its second character."""
-    begin = at - 2 if source[at] == "=" and source[max(0, at - 2) : at] in {"==", "!="} else at
-    found = next((sign for sign in _OTHER_SIGNS if source.startswith(sign, begin)), None)
-    return "" if found is None else f"; write {_OTHER_SIGNS[found]} instead of {found}"
 
 
 def _instead_of_word(word: str) -> str:

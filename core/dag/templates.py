@@ -19,6 +19,7 @@ from jinja2.visitor import NodeTransformer
 
 from core.dag.filters import FILTERS, TESTS, Missing
 from core.dag.json_values import MAX_INTEGER_BITS, NotJson, check_json, is_number_of_json
+from core.dag.other_languages import instead_in_template
 from core.dag.template_checks import refusal
 from core.errors import ErrorDetail, GeodagError
 from core.ids import canonical_json
@@ -242,7 +243,8 @@ def _parse(text: str) -> list[nodes.Expr]:
     try:
         tree = _sandbox().parse(text)
     except (TemplateError, RecursionError) as error:
-        raise TemplateFailed(f"{_shorten(text)} is not a template: {error}", value=_shorten(text)) from error
+        message = f"{_shorten(text)} is not a template: {error}{instead_in_template(text, str(error))}"
+        raise TemplateFailed(message, value=_shorten(text)) from error
     outputs = [node for node in tree.body if isinstance(node, nodes.Output)]
     if len(outputs) < len(tree.body):
         raise TemplateFailed(f"{_shorten(text)} contains a statement; only {{{{ … }}}} is allowed")

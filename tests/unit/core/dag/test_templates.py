@@ -419,3 +419,24 @@ def test_nothing_is_decided_by_a_number_that_json_does_not_have(expression: str)
 def test_a_list_in_round_brackets_is_a_list(text: str, expected: Any) -> None:
     found = value_of(text)
     assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{{ inputs.a && inputs.b }}", "; write and instead of &&"),
+        ("{{ inputs.a || inputs.b }}", "; write or instead of ||"),
+        ("{{ !inputs.b }}", "; write not instead of !"),
+        ("{{ inputs.a = 3 }}", "; write == instead of ="),
+        ("{{ inputs.a === 3 }}", "; write == instead of ==="),
+        ("{{ inputs.a ?? 3 }}", "; write | default(…) instead of ??"),
+        ("{{ inputs.a ? 1 : 2 }}", "; write … if … else … instead of ?"),
+        ("{{ '&&' ~ inputs.a) }}", "unexpected ')'"),
+        ("{{ inputs.a | round(method='floor' }}", "expected ')'"),
+        ("{{ inputs.a == 3) and inputs.b != 2 }}", "unexpected ')'"),
+    ],
+)
+def test_signs_of_other_languages_are_told_with_what_to_write(text: str, told: str) -> None:
+    with pytest.raises(TemplateFailed) as caught:
+        compile_text(text)
+    assert str(caught.value).endswith(told)
