@@ -175,11 +175,13 @@ def simulate(
 
 
 def _with_children(file: Path) -> tuple[Workflow, dict[str, Workflow]]:
-    """Return the workflow of a file, and by hash those of its folder, which its nodes may run."""
+    """Return the workflow of a file, and by hash those of its folder and the checkout, which its nodes may run."""
     alone = load_workflow(_text_of(file), str(file))
     if not any(isinstance(node, WorkflowNode) for node in alone.nodes.values()):
         return alone, {}
-    catalogue = load_folder({str(other): _text_of(other) for other in _files_of(file.parent)})
+    near = _files_of(file.parent)
+    own = {str(other): _text_of(other) for other in near}
+    catalogue = load_folder(_of_checkout(near) | own, last=own.keys())
     for broken in catalogue.broken:
         if broken.file == str(file):
             raise WorkflowError(broken.error)

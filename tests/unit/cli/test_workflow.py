@@ -334,3 +334,8 @@ def test_simulate_refuses_a_scenario_that_does_not_fit(tmp_path: Path, scenario:
 @pytest.mark.parametrize("command", ["lint", "graph", "handlers", "schema", "simulate"])
 def test_every_command_explains_itself(command: str) -> None:
     assert run(command, "--help").exit_code == 0
+
+
+def test_simulate_finds_children_in_the_checkout_too(tmp_path: Path) -> None:
+    answer = json.loads(run("simulate", written(tmp_path, "mine.yaml", GREETS), "--json").stdout)
+    assert (answer["status"], answer["nodes"]["greet"]["status"]) == ("COMPLETED", "COMPLETED")
