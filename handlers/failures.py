@@ -69,6 +69,7 @@ def sanitised(detail: ErrorDetail) -> ErrorDetail:
             "message": safe_text(detail.message[:MAX_MESSAGE]),
             "field": safe_text(detail.field) if detail.field else detail.field,
             "value": _short(_json_or_text(detail.value)),
+            "expected": _short(_json_or_text(detail.expected)),
             "remediation": safe_text(detail.remediation) if detail.remediation else detail.remediation,
         }
     )

@@ -10,12 +10,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata, resources
 from typing import Any
 
-from psycopg import AsyncConnection, conninfo, sql
+from psycopg import AsyncConnection, conninfo, errors, sql
 from psycopg.rows import class_row
 
 from core.errors import GeodagError
@@ -27,6 +28,8 @@ from repositories.bootstrap import LOCK_KEY
 
 SCHEMAS = ("dagapp", "dagqueue", "fence", "geo", "dagapi", "dagserve")
 """Everything geodag_owner owns; pgstac's schema belongs to pgstac_admin."""
+TRIES = 5
+"""How often a migration is tried that meets locks of others."""
 _FILE_NAME = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
 
 
@@ -136,20 +139,34 @@ def ddl_preview() -> str:
 async def migrate(conn: AsyncConnection, migrations: Sequence[Migration] | None = None) -> tuple[str, ...]:
     """Apply what is pending and return the names; idempotent, and safe to call from many processes at once.
 
+    The build before goes on meanwhile: one that meets its locks in another order is tried again, as a whole.
+
     Raises:
         MigrationError: An applied migration has another text in this build, or one is unknown to it.
+        psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable: As often as it was tried; nothing of that
+            migration is left.
     """
     wanted = load_migrations() if migrations is None else migrations
-    done: list[str] = []
-    for migration in wanted:
-        async with conn.transaction():
-            await _become_owner(conn)
-            await _ensure_ledger(conn)
-            if await _is_pending(conn, migration, wanted):
-                await conn.execute(migration.text.encode(), prepare=False)
-                await _record(conn, migration)
-                done.append(migration.name)
-    return tuple(done)
+    return tuple([migration.name for migration in wanted if await _apply_patiently(conn, migration, wanted)])
+
+
+async def _apply_patiently(conn: AsyncConnection, migration: Migration, wanted: Sequence[Migration]) -> bool:
+    for _ in range(TRIES - 1):
+        with suppress(errors.DeadlockDetected, errors.LockNotAvailable):
+            return await _apply(conn, migration, wanted)
+    return await _apply(conn, migration, wanted)
+
+
+async def _apply(conn: AsyncConnection, migration: Migration, wanted: Sequence[Migration]) -> bool:
+    """Apply a migration in a transaction of its own; return whether it was pending."""
+    async with conn.transaction():
+        await _become_owner(conn)
+        await _ensure_ledger(conn)
+        pending = await _is_pending(conn, migration, wanted)
+        if pending:
+            await conn.execute(migration.text.encode(), prepare=False)
+            await _record(conn, migration)
+        return pending
 
 
 async def drop_all(conn: AsyncConnection) -> None:

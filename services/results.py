@@ -124,12 +124,14 @@ class ResultService:
             ahead = [row for row in fresh if row.job_id in mine]
             await DecisionRepository(conn).update(attempts=ends, new_results=[_applied(row) for row in ahead])
             begin_meanwhile(conn)
-            ends, rows = [], [row for row in rows if row.processed or row.job_id not in mine]
+            ends = []
+        written = frozenset(row.task_id for row in ahead)
+        rows = [row for row in rows if row.task_id not in written]
         steps = await self._advance.evaluate_locked(conn, _with_results(locked, fresh), mine)
         settled = {d.task_id: d for step in steps for d in step.decision.dispositions}
         reported = Reported(
             results=[_settled(row, settled.get(row.task_id)) for row in rows],
-            written=frozenset(row.task_id for row in ahead),
+            written=written,
             corrected=[
                 _settled(row, settled.get(row.task_id)) for row in ahead if not _is_applied(settled.get(row.task_id))
             ],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import pydantic_core
@@ -138,7 +139,8 @@ class Executor:
         handler = resolve(self._tools.implementations[task.spec.name])
         async with _Until(task.deadline):
             outcome: Outcome = await handler(self._inline_context(task), params)
-        return _Produced(to_json(outcome.output), outcome.findings, to_json(outcome.metrics, "metrics"))
+        findings = tuple(Finding.model_validate(to_json(one, "findings")) for one in outcome.findings)
+        return _Produced(to_json(outcome.output), findings, to_json(outcome.metrics, "metrics"))
 
     def _inline_context(self, task: RunningTask) -> InlineContext:
         message = task.message
@@ -275,11 +277,15 @@ class _Until:
     async def __aenter__(self) -> None:
         await self._limit.__aenter__()
 
-    async def __aexit__(self, *raised: Any) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
-            await self._limit.__aexit__(*raised)
+            await self._limit.__aexit__(kind, raised, trace)
         except TimeoutError as exc:
             raise TimedOut from exc
+        if self._limit.expired() and isinstance(raised, TimeoutError):
+            raise TimedOut from raised
 
 
 def _checked_params(task: RunningTask) -> BaseModel:

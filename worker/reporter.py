@@ -10,7 +10,7 @@ from core.wire import Beat, ExchangeRequest, ExchangeResponse, ResultAnswer, Res
 from worker.backoff import Backoff
 from worker.client import CallbackClient, NoAnswer, Refused
 from worker.intake import Intake
-from worker.result_log import ResultLog
+from worker.result_log import Entry, ResultLog
 
 MAX_BATCH = 256
 WORTH_A_CALL = 64
@@ -44,7 +44,7 @@ class Reporter:
         self._pending: dict[str, TaskResult] = {}
         self._unsent: dict[str, TaskResult] = {}
         """Those of them that no call under way tells of."""
-        self._unstored: list[TaskResult] = []
+        self._ended: list[Entry] = []
         """Those that ended in this iteration of the loop."""
         self._told: Counter[str] = Counter()
         """How many calls under way tell of a job."""
@@ -63,22 +63,30 @@ class Reporter:
         """Store a result and send it soon.
 
         It is stored with all that end in the same iteration of the loop, and before it is sent: a write for each would
-        cost as much as a small task.
+        cost as much as a small task. One that no JSON can be made of raises here, where its own task hears of it.
         """
-        if not self._unstored:
+        entry = Entry.of(result)
+        if not self._ended:
             asyncio.get_running_loop().call_soon(self._store_ended)
-        self._unstored.append(result)
+        self._ended.append(entry)
         self._enqueue(result)
 
     def _store_ended(self) -> None:
-        """Store what has ended; on a full disk it is only in memory, which is still better than lost."""
-        ended, self._unstored = self._unstored, []
-        if not ended:
-            return
+        """Store what has ended; what finds no room on the disk is only in memory, which is still better than lost."""
+        ended, self._ended = self._ended, []
+        if ended:
+            self._store_each(ended)
+
+    def _store_each(self, entries: Sequence[Entry]) -> None:
+        """Store entries together; of those that do not fit together, each that fits alone."""
         try:
-            self._store.write(ended)
+            self._store.write(entries)
         except OSError:
-            self._logger.exception("results not stored", extra={"task_ids": [result.task_id for result in ended]})
+            if len(entries) > 1:
+                for entry in entries:
+                    self._store_each([entry])
+            else:
+                self._logger.exception("result not stored", extra={"task_id": entries[0].result.task_id})
 
     def follow(self, client: CallbackClient | None) -> None:
         """Report to the instance that made the last tasks, as long as it answers.

@@ -10,8 +10,9 @@ loses power, but then the lease runs out and the task is tried again, so nothing
 import hashlib
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from pydantic import ValidationError
 
@@ -20,6 +21,18 @@ from core.wire import TaskResult
 COMPACT_BYTES = 1 << 20
 """The file is emptied when it is longer than this and nothing in it is unanswered; when something is, it is rewritten
 with only that, each time it has doubled."""
+
+
+class Entry(NamedTuple):
+    """A result, and its line in the file."""
+
+    result: TaskResult
+    line: bytes
+
+    @classmethod
+    def of(cls, result: TaskResult) -> Self:
+        """Make the line; raises `pydantic_core.PydanticSerializationError` when no JSON can be made of the result."""
+        return cls(result, b"+" + result.model_dump_json(by_alias=True).encode())
 
 
 class ResultLog:
@@ -39,15 +52,14 @@ class ResultLog:
         """Return what an earlier life of this worker did not get answered, as found at the start."""
         return tuple(self._unanswered.values())
 
-    def write(self, results: Iterable[TaskResult]) -> None:
+    def write(self, entries: Collection[Entry]) -> None:
         """Store results.
 
         Raises:
-            OSError: they could not be stored as a whole; nothing of them is left.
+            OSError: they could not be stored as a whole; nothing of them is left in the file.
         """
-        some = list(results)
-        self._unanswered.update((result.task_id, result) for result in some)
-        self._append(b"\n".join(b"+" + result.model_dump_json(by_alias=True).encode() for result in some))
+        self._unanswered.update((entry.result.task_id, entry.result) for entry in entries)
+        self._append(b"\n".join(entry.line for entry in entries))
 
     def forget(self, *task_ids: str) -> None:
         """Note that results were answered; when that cannot be written, they are sent once more after a restart."""
@@ -111,7 +123,7 @@ class ResultLog:
         descriptor = os.open(temporary, flags, 0o600)
         try:
             for result in self._unanswered.values():
-                _write_whole(descriptor, b"+" + result.model_dump_json(by_alias=True).encode() + b"\n")
+                _write_whole(descriptor, Entry.of(result).line + b"\n")
             os.rename(temporary, self._path)
         except OSError:
             os.close(descriptor)

@@ -67,8 +67,9 @@ class TaskValues:
         Raises:
             ValueTooLarge: it is larger than any value may be.
         """
-        if 2 * len(to_json(output)) <= task.inline_bytes:
-            return None  # the canonical JSON spells floats a little longer, at twice the cost
+        text = to_json(output)
+        if 2 * len(text) <= task.inline_bytes and b"NaN" not in text and b"Infinity" not in text:
+            return None  # the canonical JSON spells floats a little longer, at twice the cost; it refuses those two
         data = encode(output, "output")
         return data if len(data) > task.inline_bytes else None
 

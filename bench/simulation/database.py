@@ -65,11 +65,11 @@ END $$;
 CREATE TRIGGER sim_granted AFTER UPDATE ON dagapp.dag_slots FOR EACH ROW EXECUTE FUNCTION sim.count_slots();
 """
 WATCHED = {"job": ("dag_jobs", "status"), "node": ("dag_node_states", "status"), "attempt": ("dag_attempts", "state")}
-EMPTIED = ("dagapp.dag_jobs", "dagapp.dag_workflows", "dagapp.dag_orchestrators", "dagapp.dag_workers",
-           "dagapp.dag_task_results", "dagapp.dag_job_events", "dagapp.dag_settings", "dagapp.dag_limits",
-           "dagapp.dag_slots", "dagapp.dag_commands", "dagapp.dag_dead_letters", "dagqueue.messages",
-           "dagqueue.dead_letters", "sim.moves", "sim.ends", "sim.effects",
-           "sim.overruns")  # fmt: skip
+EMPTIED = ("dagapp.dag_jobs", "dagapp.dag_node_states", "dagapp.dag_attempts", "dagapp.dag_workflows",
+           "dagapp.dag_orchestrators", "dagapp.dag_workers", "dagapp.dag_task_results", "dagapp.dag_job_events",
+           "dagapp.dag_settings", "dagapp.dag_limits", "dagapp.dag_slots", "dagapp.dag_commands",
+           "dagapp.dag_dead_letters", "dagqueue.messages", "dagqueue.dead_letters", "sim.moves", "sim.ends",
+           "sim.effects", "sim.overruns")  # fmt: skip
 CONNECTIONS = 3
 
 

@@ -283,10 +283,10 @@ def _wake_at(run: Run, node_id: str, fan_out: FanOut) -> datetime | None:
     others = known.wake_at if known else None
     if others is not None and others <= run.now:
         others = run.state.child_timers.get(node_id)
-    live = run.family.live(node_id)
-    one_sent = [child for child in live if child.node_id in run.dispatches][:1]  # all that are sent now have its timers
-    waiting = [child for child in live if child.node_id not in run.dispatches]
-    timers = [timer for child in (*one_sent, *waiting) for timer in child_timers(run, child)]
+    looked_at: dict[str, NodeState] = {}
+    for child in run.family.live(node_id):
+        looked_at["sent now" if child.node_id in run.dispatches else child.node_id] = child  # those have equal timers
+    timers = [timer for child in looked_at.values() for timer in child_timers(run, child)]
     if others is not None:
         timers.append(others)
     node = run.workflow.nodes[node_id]

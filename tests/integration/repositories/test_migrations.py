@@ -14,6 +14,7 @@ from repositories.migrate import Migration, MigrationError, load_migrations
 from repositories.settings import DatabaseSettings
 from tests.support.catalog import describe
 from tests.support.databases import PASSWORDS, Database, Server
+from tests.support.waiting import await_until
 
 CLOCK = """
     CREATE SCHEMA dagapp;
@@ -131,6 +132,31 @@ async def test_a_migration_that_fails_leaves_nothing_of_itself(database: Databas
         assert broken.name in (await migrate.status(conn, (*load_migrations(), broken))).pending
         cursor = await conn.execute("SELECT to_regclass('dagapp.half')")
         assert await cursor.fetchone() == (None,)
+
+
+async def test_a_migration_that_meets_a_deadlock_is_tried_again(database: Database) -> None:
+    """The build before runs meanwhile; the server ends whichever of the two has waited long enough."""
+    text = "LOCK TABLE dagapp.dag_jobs; LOCK TABLE dagapp.dag_attempts; CREATE TABLE dagapp.extra (id integer)"
+    last = load_migrations()[-1].number
+    wanted = (*load_migrations(), Migration(last + 1, "9999_extra", text))
+    waiting = "SELECT count(*) FROM pg_locks WHERE relation = %s::regclass AND NOT granted"
+    async with (
+        await AsyncConnection.connect(database.admin, autocommit=True) as admin,
+        await AsyncConnection.connect(database.admin) as engine,
+        await AsyncConnection.connect(database.conninfo(roles.DEPLOY), autocommit=True) as conn,
+    ):
+
+        async def waits_for(table: str) -> bool:
+            row = await (await admin.execute(waiting, (table,))).fetchone()
+            return row is not None and row[0] > 0
+
+        await engine.execute("SET deadlock_timeout = '60s'")
+        await engine.execute("LOCK TABLE dagapp.dag_attempts")
+        migrating = asyncio.create_task(migrate.migrate(conn, wanted))
+        await await_until(lambda: waits_for("dagapp.dag_attempts"), "the migration waits")
+        await engine.execute("LOCK TABLE dagapp.dag_jobs")
+        await engine.commit()
+        assert await migrating == ("9999_extra",)
 
 
 async def test_the_orchestrator_can_rebuild_by_becoming_owner_and_is_itself_again_afterwards(

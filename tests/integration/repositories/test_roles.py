@@ -244,9 +244,31 @@ def test_every_security_definer_function_of_ours_pins_its_search_path(shared: Da
         ).fetchall()
     assert {name for name, _ in rows} == {
         "hold",
+        "forget_jobs",
         "ensure_event_partitions",
         "find_assets",
         "find_reviews",
         "find_requests",
     }
     assert all("search_path=pg_catalog, pg_temp" in config for _, config in rows)
+
+
+def test_who_may_delete_jobs_need_not_be_allowed_to_delete_what_goes_with_them(database: Database) -> None:
+    with psycopg.connect(database.admin) as conn:
+        conn.execute("CREATE ROLE a_janitor")
+        conn.execute("GRANT USAGE ON SCHEMA dagapp TO a_janitor")
+        conn.execute("GRANT SELECT, DELETE ON dagapp.dag_jobs TO a_janitor")
+        conn.execute(
+            "INSERT INTO dagapp.dag_workflows (definition_hash, workflow_id, version, definition)"
+            " VALUES ('h', 'w', 1, '{}')"
+        )
+        conn.execute(
+            "INSERT INTO dagapp.dag_jobs (job_id, workflow_id, workflow_version, definition_hash, input_params)"
+            " VALUES ('j', 'w', 1, 'h', '{}')"
+        )
+        conn.execute("INSERT INTO dagapp.dag_node_states (job_id, node_id) VALUES ('j', 'n')")
+        conn.execute("SET ROLE a_janitor")
+        conn.execute("DELETE FROM dagapp.dag_jobs WHERE job_id = 'j'")
+        conn.execute("RESET ROLE")
+        assert conn.execute("SELECT count(*) FROM dagapp.dag_node_states").fetchone() == (0,)
+        conn.rollback()  # roles belong to the whole server

@@ -57,7 +57,8 @@ class Slots(RuleBasedStateMachine):
         return self.runner.run(work)
 
     async def _reset(self) -> None:
-        await self.observer.execute("TRUNCATE dagapp.dag_slots, dagapp.dag_limits, dagapp.dag_jobs CASCADE")
+        jobs = "dagapp.dag_jobs, dagapp.dag_node_states, dagapp.dag_attempts"
+        await self.observer.execute(f"TRUNCATE dagapp.dag_slots, dagapp.dag_limits, {jobs} CASCADE".encode())
         await seed_job(self.observer)
 
     @rule(

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from core.errors import Finding
 from handlers.context import InlineContext, Outcome
 
 
@@ -23,6 +24,25 @@ async def answer(ctx: InlineContext, params: Any) -> Outcome:
     """Return what JSON has no word for."""
     values = {"nan": float("nan"), "inf": float("inf"), "nul": "a\0b", "huge": 2**5000, "set": {1}}
     return Outcome({"mean": values[params.what]})
+
+
+async def find(ctx: InlineContext, params: Any) -> Outcome:
+    """Note something of which no JSON can be made."""
+    return Outcome({}, findings=(Finding(code="ODD", level="info", message="odd", from_={1}),))
+
+
+async def numbers(ctx: InlineContext, params: Any) -> Outcome:
+    """Return text of which its contract makes a float."""
+    return Outcome({"ratio": params.what})
+
+
+async def cleanup(ctx: InlineContext, params: Any) -> Outcome:
+    """Say of its own that it took too long, when it is told to stop."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        raise TimeoutError("a library ran out of time") from None
+    return Outcome({})
 
 
 LET_GO = asyncio.Event()

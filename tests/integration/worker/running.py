@@ -34,6 +34,10 @@ class DoubledOutput(BaseModel):
     blob_path: str
 
 
+class Numbers(BaseModel):
+    ratio: float
+
+
 def _spec(name: str, output: type[BaseModel] = AnyOutput, staged: Iterable[str] = ()) -> HandlerSpec:
     return HandlerSpec(name, LIGHT_QUEUE, RunMode.SUBPROCESS, AnyParams, output, staged=tuple(staged))
 
@@ -51,6 +55,9 @@ SPECS = (
     HandlerSpec("inline.stubborn", LIGHT_QUEUE, RunMode.INLINE, AnyParams, AnyOutput),
     HandlerSpec("inline.deaf", LIGHT_QUEUE, RunMode.INLINE, AnyParams, AnyOutput),
     HandlerSpec("inline.answer", LIGHT_QUEUE, RunMode.INLINE, AnyParams, AnyOutput),
+    HandlerSpec("inline.find", LIGHT_QUEUE, RunMode.INLINE, AnyParams, AnyOutput),
+    HandlerSpec("inline.cleanup", LIGHT_QUEUE, RunMode.INLINE, AnyParams, AnyOutput),
+    HandlerSpec("inline.numbers", LIGHT_QUEUE, RunMode.INLINE, AnyParams, Numbers),
     HandlerSpec("inline.write", LIGHT_QUEUE, RunMode.INLINE, AnyParams, AnyOutput, database=True),
 )
 CATALOG_OF_TEST = {**CATALOG, **{spec.name: spec for spec in SPECS}}
@@ -60,6 +67,9 @@ TARGETS = {
     "inline.stubborn": "tests.integration.worker.inline_handlers:stubborn",
     "inline.deaf": "tests.integration.worker.inline_handlers:deaf",
     "inline.answer": "tests.integration.worker.inline_handlers:answer",
+    "inline.find": "tests.integration.worker.inline_handlers:find",
+    "inline.cleanup": "tests.integration.worker.inline_handlers:cleanup",
+    "inline.numbers": "tests.integration.worker.inline_handlers:numbers",
     "inline.write": "tests.integration.worker.inline_handlers:write",
 }
 

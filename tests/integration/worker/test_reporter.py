@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
+from pydantic_core import PydanticSerializationError
 
 from core.wire import Capacity, ResultDisposition, TaskResult, TaskStatus, WorkerIdentity
 from tests.integration.worker.conftest import SERVICE_KEY, Orchestrator, serve
@@ -14,7 +15,7 @@ from tests.support.waiting import await_until
 from worker.client import CallbackClient
 from worker.intake import Intake
 from worker.reporter import WORTH_A_CALL, WORTH_A_TURN, Reporter
-from worker.result_log import COMPACT_BYTES, ResultLog
+from worker.result_log import COMPACT_BYTES, Entry, ResultLog
 from worker.tasks import Slots
 
 LOG = logging.getLogger("test")
@@ -191,7 +192,7 @@ async def test_what_was_not_answered_goes_out_again_with_what_came_meanwhile(
 async def test_leftovers_of_an_earlier_life_are_sent_at_the_start(
     reporter: Callable, orchestrator: Orchestrator, state_dir: Path
 ) -> None:
-    ResultLog(state_dir, LOG).write([result("old_n_0")])
+    ResultLog(state_dir, LOG).write([Entry.of(result("old_n_0"))])
     with (state_dir / "results.log").open("a") as log:
         log.write('-gone_n_0\n+{"task_id": ')
     async with reporter() as running:
@@ -233,9 +234,35 @@ async def test_a_full_disk_does_not_lose_the_result(
         size = (state_dir / "results.log").stat().st_size
         with files_limited_to(size + 10):
             running.add(result("t_n_0"))
+            await asyncio.sleep(0)
             assert (state_dir / "results.log").stat().st_size == size
         await asyncio.wait_for(running.drained(), 5)
     assert set(orchestrator.results) == {"t_n_0"}
+
+
+async def test_a_result_for_which_there_is_no_room_on_the_disk_keeps_no_other_one_out_of_the_log(
+    reporter: Callable, state_dir: Path
+) -> None:
+    async with reporter() as running:
+        with files_limited_to(20_000):
+            for task_id in ("t_n_0", "t_large_0", "t_n_1"):
+                text = "x" * (50_000 if "large" in task_id else 5)
+                running.add(result(task_id).model_copy(update={"output": {"text": text}}))
+            await asyncio.sleep(0)
+            assert stored(state_dir) == ["t_n_0", "t_n_1"]
+        await asyncio.wait_for(running.drained(), 5)
+
+
+async def test_a_result_that_no_json_can_be_made_of_is_its_own_tasks_trouble_and_nobody_elses(
+    reporter: Callable, orchestrator: Orchestrator
+) -> None:
+    async with reporter() as running:
+        running.add(result("t_n_0"))
+        with pytest.raises(PydanticSerializationError):
+            running.add(result("t_bad_0").model_copy(update={"metrics": {"it": object()}}))
+        running.add(result("t_n_1"))
+        await asyncio.wait_for(running.drained(), 5)
+    assert set(orchestrator.results) == {"t_n_0", "t_n_1"}
 
 
 @contextmanager
@@ -251,7 +278,7 @@ def files_limited_to(size_bytes: int) -> Iterator[None]:
 def test_the_file_is_emptied_when_it_is_long_and_everything_is_answered(state_dir: Path) -> None:
     log = ResultLog(state_dir, LOG)
     large = result("t_n_0").model_copy(update={"output": {"text": "x" * COMPACT_BYTES}})
-    log.write([large])
+    log.write([Entry.of(large)])
     assert (state_dir / "results.log").stat().st_size > COMPACT_BYTES
     log.forget("t_n_0")
     assert (state_dir / "results.log").stat().st_size == 0
@@ -260,7 +287,7 @@ def test_the_file_is_emptied_when_it_is_long_and_everything_is_answered(state_di
 def test_the_order_and_the_answers_survive_a_restart(state_dir: Path) -> None:
     log = ResultLog(state_dir, LOG)
     for number in range(5):
-        log.write([result(f"t_n_{number}")])
+        log.write([Entry.of(result(f"t_n_{number}"))])
     log.forget("t_n_1")
     log.forget("t_n_4")
     for _ in range(2):
@@ -271,9 +298,9 @@ def test_the_order_and_the_answers_survive_a_restart(state_dir: Path) -> None:
 def test_the_file_does_not_grow_while_something_is_always_unanswered(state_dir: Path) -> None:
     log = ResultLog(state_dir, LOG)
     text = "x" * 50_000
-    log.write([result("t_first_0")])
+    log.write([Entry.of(result("t_first_0"))])
     for number in range(100):
-        log.write([result(f"t_{number}_0").model_copy(update={"output": {"a": text}})])
+        log.write([Entry.of(result(f"t_{number}_0").model_copy(update={"output": {"a": text}}))])
         log.forget(f"t_{number - 1}_0" if number else "t_none_0")
     assert (state_dir / "results.log").stat().st_size < 2 * COMPACT_BYTES
     assert stored(state_dir) == ["t_99_0", "t_first_0"]

@@ -359,6 +359,36 @@ async def test_an_inline_output_that_is_no_json_fails_naming_the_path(dispatch: 
     assert result.error.classification is Classification.PERMANENT
 
 
+@pytest.mark.parametrize("what", ["nan", "-inf"])
+async def test_a_number_that_only_the_contract_makes_of_an_output_is_no_null_when_json_has_no_word_for_it(
+    dispatch: Dispatcher, what: str
+) -> None:
+    async with running():
+        await dispatch("job_a_0", "inline.numbers", {"what": "0.5"})
+        await dispatch("job_b_0", "inline.numbers", {"what": what})
+        good, bad = await dispatch.result("job_a_0"), await dispatch.result("job_b_0")
+    assert (good.status, good.output) == (TaskStatus.COMPLETED, {"ratio": 0.5})
+    assert (bad.status, bad.output) == (TaskStatus.FAILED, None)
+
+
+async def test_a_finding_that_is_no_json_fails_its_own_task(dispatch: Dispatcher) -> None:
+    async with running():
+        await dispatch("job_a_0", "inline.find")
+        await dispatch("job_b_0", "echo", {"n": 1})
+        found, other = await dispatch.result("job_a_0"), await dispatch.result("job_b_0")
+    assert found.error is not None
+    assert (found.status, found.error.field) == (TaskStatus.FAILED, "findings.from")
+    assert other.status is TaskStatus.COMPLETED
+
+
+async def test_a_handler_that_calls_its_deadline_an_error_of_its_own_has_timed_out(dispatch: Dispatcher) -> None:
+    async with running():
+        await dispatch("job_a_0", "inline.cleanup", timeout_seconds=1)
+        result = await dispatch.result("job_a_0")
+    assert result.error is not None
+    assert (result.error.code, result.error.classification) == ("TASK_TIMEOUT", Classification.TRANSIENT)
+
+
 async def test_a_handlers_transaction_commits_only_while_its_attempt_is_leased(
     dispatch: Dispatcher, conn: AsyncConnection[Any]
 ) -> None:
