@@ -1,7 +1,12 @@
 """Loopback ports of the local stack: fixed by default, free ones where a fixed one is taken."""
 
+import fcntl
+import os
 import socket
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
 
 HOST = "127.0.0.1"
 
@@ -30,12 +35,48 @@ def is_free(port: int) -> bool:
     return True
 
 
-def choose_ports(names: tuple[str, ...], preferred: Mapping[str, int]) -> dict[str, int]:
-    """Return one port per name: the preferred one when it is free, else any free one.
+class PortClaims:
+    """Preferred ports of one stack, from before they are bound: of two that start at once only one gets each.
+
+    Else both would find it free, and the parts of the one would be asked for those of the other. A claim is a lock on a
+    file, so it ends with its process; processes of other accounts do not see it.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or Path(tempfile.gettempdir()) / f"geodag-ports-{os.getuid()}"
+        self._held: list[IO[bytes]] = []
+
+    def take(self, port: int) -> bool:
+        """Return whether the port is this stack's until `release`."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        handle = (self._folder / str(port)).open("ab")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.close()
+            return False
+        self._held.append(handle)
+        return True
+
+    def release(self) -> None:
+        """Give all up."""
+        held, self._held = self._held, []
+        for handle in held:
+            handle.close()
+
+
+def choose_ports(
+    names: tuple[str, ...], preferred: Mapping[str, int], claims: PortClaims | None = None
+) -> dict[str, int]:
+    """Return one port per name: the preferred one when it is free and can be claimed, else any free one.
 
     All free ports are held open until every name has one, so that two names never get the same.
     """
-    chosen = {name: port for name, port in preferred.items() if name in names and is_free(port)}
+    chosen = {
+        name: port
+        for name, port in preferred.items()
+        if name in names and is_free(port) and (claims is None or claims.take(port))
+    }
     held: list[socket.socket] = []
     try:
         for name in names:

@@ -25,7 +25,7 @@ from cli.stack.credentials import Credentials, ensure_credentials
 from cli.stack.definitions import FolderTaken, gather
 from cli.stack.files import PRIVATE, read_json, write_json
 from cli.stack.layout import REPOSITORY, BlobsKind, Home, Plan, QueueKind, Shape, Urls, health_path, kind_of
-from cli.stack.ports import DEFAULT_PORTS, HOST, choose_ports
+from cli.stack.ports import DEFAULT_PORTS, HOST, PortClaims, choose_ports
 from cli.stack.processes import ProcessId, end_stale, wait_until
 from cli.stack.servicebus import PeerMissing
 from cli.stack.supervisor import Report, Supervisor
@@ -91,6 +91,7 @@ class Stack:
         self._database_held = threading.Event()
         self._database_checked_at = 0.0
         self._lock_handle: IO[bytes] | None = None
+        self._claims = PortClaims()
         self._supervisor: Supervisor | None = None
         self._plan: Plan | None = None
         self._cluster: Cluster | None = None
@@ -236,6 +237,7 @@ class Stack:
         if self._lock_handle is not None:
             self._lock_handle.close()
             self._lock_handle = None
+        self._claims.release()
 
     def _prepare(self) -> None:
         """End leftovers, then settle ports and keys, and record them."""
@@ -262,8 +264,8 @@ class Stack:
         """Return free ports; a database that still runs keeps the one it has."""
         cluster = Cluster(self.home.root)
         if cluster.is_running():
-            return {"postgres": cluster.port} | choose_ports(names[1:], preferred)
-        return choose_ports(names, preferred)
+            return {"postgres": cluster.port} | choose_ports(names[1:], preferred, self._claims)
+        return choose_ports(names, preferred, self._claims)
 
     def _start_database(self) -> None:
         self._cluster = Cluster(

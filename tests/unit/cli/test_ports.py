@@ -1,8 +1,9 @@
 """Ports of the local stack."""
 
 import socket
+from pathlib import Path
 
-from cli.stack.ports import HOST, choose_ports, is_free
+from cli.stack.ports import HOST, PortClaims, choose_ports, is_free
 
 
 def test_a_free_preferred_port_is_kept() -> None:
@@ -29,3 +30,14 @@ def test_no_two_parts_get_the_same_port() -> None:
 
 def test_a_preference_for_a_part_that_does_not_exist_is_ignored() -> None:
     assert set(choose_ports(("a",), {"b": 1})) == {"a"}
+
+
+def test_of_two_stacks_that_start_at_once_only_one_gets_a_port(tmp_path: Path) -> None:
+    """Neither has bound it yet."""
+    first, second = PortClaims(tmp_path), PortClaims(tmp_path)
+    wanted = choose_ports(("gateway",), {})
+    assert choose_ports(("gateway",), wanted, first) == wanted
+    assert choose_ports(("gateway",), wanted, second) != wanted
+    first.release()
+    assert choose_ports(("gateway",), wanted, second) == wanted
+    second.release()
