@@ -1,6 +1,7 @@
 """The HTTP side of the command: calls the platform's doors with the caller's own key."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,12 @@ TIMEOUT_SECONDS = 60.0
 Json = dict[str, Any]
 
 
+def _written(value: Any) -> str:
+    """Return the JSON of a body as UTF-8 has it; a lone surrogate, which it has not, for the platform to refuse."""
+    text = json.dumps(value, ensure_ascii=False)
+    return json.dumps(value) if any("\ud800" <= char <= "\udfff" for char in text) else text
+
+
 class Client:
     """Calls with one key; use as an async context manager."""
 
@@ -25,7 +32,7 @@ class Client:
 
     async def __aenter__(self) -> "Client":
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-        self._session = aiohttp.ClientSession(timeout=timeout)
+        self._session = aiohttp.ClientSession(timeout=timeout, json_serialize=_written)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -230,6 +230,8 @@ def _object(text: str | None, option: str) -> Json | None:
         value = json.loads(text)
     except ValueError as error:
         raise WrongCommandLine(f"{option} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise WrongCommandLine(f"{option} is nested too deeply") from error
     if not isinstance(value, dict):
         raise WrongCommandLine(f"{option} is not a JSON object")
     return value

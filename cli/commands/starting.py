@@ -92,6 +92,8 @@ def _pair(text: str) -> tuple[str, Any]:
         return name, json.loads(value, object_pairs_hook=unique)
     except ValueError:
         return name, value
+    except RecursionError as error:
+        raise WrongCommandLine(f"--input {name} is nested too deeply") from error
 
 
 def _object(source: str) -> Json:
@@ -103,6 +105,8 @@ def _object(source: str) -> Json:
         raise WrongCommandLine(f"--inputs: {source} cannot be read: {error}") from error
     except ValueError as error:
         raise WrongCommandLine(f"--inputs is not JSON: {error}") from error
+    except RecursionError as error:
+        raise WrongCommandLine("--inputs is nested too deeply") from error
     if not isinstance(value, dict):
         raise WrongCommandLine("--inputs is not a JSON object")
     return value

@@ -62,10 +62,17 @@ def _is_stalled(run: Run, unfinished: Iterable[str]) -> bool:
 
 
 def _finish(run: Run) -> None:
-    """Every node is final: FAILED by a node that counts, else COMPLETED with outputs and warnings."""
+    """Every node is final: FAILED by a node that counts, else COMPLETED with outputs and warnings.
+
+    What was cancelled in an earlier run and was not started anew has not been done: the job is CANCELLED again.
+    """
     failed = sorted(run.failed(), key=lambda key: run.nodes[key].completed_at or run.now)
     if failed:
         fail_job(run, _root_cause(run, failed[0]))
+        return
+    if undone := [key for key in run.workflow.graph.order if _is_undone(run, key)]:
+        reason = f"{', '.join(undone)} cancelled before and not started anew"
+        run.move_job(JobStatus.CANCELLED, data={"actor": "engine", "reason": reason})
         return
     try:
         _complete(run, value_of(run, _outputs_of(run.workflow)))
@@ -74,6 +81,10 @@ def _finish(run: Run) -> None:
         fail_job(run, error.detail.model_copy(update={"message": message}))
     except Needed as needed:
         run.need(needed.rendering)
+
+
+def _is_undone(run: Run, node_id: str) -> bool:
+    return run.nodes[node_id].status is NodeStatus.CANCELLED and not run.workflow.nodes[node_id].best_effort
 
 
 def _outputs_of(workflow: Workflow) -> Ask:

@@ -51,11 +51,22 @@ def rerun(run: Run, node_id: str, params: Mapping[str, Any] | None, by: Mapping[
     _check_reopenable(run)
     if params is not None:
         _check_params(run, node_id, params)
-    elif run.nodes[node_id].status is NodeStatus.PENDING:
-        raise Conflict(f"{node_id} has not run yet", code="NODE_NOT_STARTED", value=NodeStatus.PENDING.value)
+    elif _never_began(node := run.nodes[node_id]):
+        raise Conflict(
+            f"{node_id} has not run yet",
+            code="NODE_NOT_STARTED",
+            value=node.status.value,
+            remediation=None if node.status is NodeStatus.PENDING else "Retry the job: what was cancelled starts anew.",
+        )
     _start_anew(run, [node_id], "job_rerun", {**by, "node_id": node_id})
     if params is not None:
         run.override_params(node_id, params)
+
+
+def _never_began(node: NodeState) -> bool:
+    """Return whether a node waits for others, or did when the job was cancelled."""
+    waited = node.status is NodeStatus.CANCELLED and node.ready_at is None and node.attempt == 0
+    return node.status is NodeStatus.PENDING or waited
 
 
 def _check_reopenable(run: Run) -> None:

@@ -28,10 +28,15 @@ class RetryPolicy:
 
 
 def merge(*specs: RetrySpec | None) -> RetryPolicy:
-    """Return the policy; a field of an earlier spec wins over the same field of a later one."""
+    """Return the policy; a field of an earlier spec wins over the same field of a later one.
+
+    One that says another `backoff` wins over the `delays_seconds` of a later one too.
+    """
     fields: dict[str, object] = {}
     for spec in reversed(specs):
         if spec is not None:
+            if spec.backoff not in {None, Backoff.SCHEDULE}:
+                fields.pop("delays_seconds", None)
             fields |= {name: value for name, value in spec if value is not None}
     return RetryPolicy(**fields)  # type: ignore[arg-type]
 

@@ -66,6 +66,15 @@ async def test_a_call_carries_the_key_and_returns_the_answer(peer: Peer) -> None
     assert (method, path, headers["X-API-Key"], json.loads(body)) == ("POST", "/x", "k1", {"a": 1})
 
 
+@pytest.mark.parametrize(("text", "size_bytes"), [("é" * 1000, 2000), ("\ud800", 6)], ids=["letters", "surrogate"])
+async def test_a_body_has_the_size_of_its_text_in_utf_8(peer: Peer, text: str, size_bytes: int) -> None:
+    """A lone surrogate, which UTF-8 has not, is for the platform to refuse."""
+    async with Client("k1") as client:
+        await client.call("POST", f"{peer.url}/x", {"a": text})
+    body = peer.seen[0][3]
+    assert (len(body), json.loads(body)) == (size_bytes + len('{"a": ""}'), {"a": text})
+
+
 async def test_a_problem_document_becomes_a_refusal(peer: Peer) -> None:
     async with Client("k1") as client:
         with pytest.raises(Refused) as refused:

@@ -56,6 +56,34 @@ def test_cancelling_ends_everything_at_once_and_later_results_are_superseded() -
     assert late.nodes == ()
 
 
+def test_a_node_that_a_cancel_kept_from_starting_is_not_run_again_alone() -> None:
+    """What it waits for was cancelled with it: it would be skipped, and the job be over with nothing done."""
+    world = World(workflow_of(chain("a", "b")))
+    world.claim("a")
+    order(world, "cancel")
+    detail = refusal(world, "rerun", node_id="b")
+    assert (detail.code, detail.value) == ("NODE_NOT_STARTED", "CANCELLED")
+    assert "Retry the job" in (detail.remediation or "")
+    order(world, "retry")
+    world.complete("a")
+    world.complete("b")
+    assert world.job.status == "COMPLETED"
+
+
+def test_a_job_of_which_something_stays_cancelled_is_cancelled_again() -> None:
+    nodes = {"start": {"type": "start", "next": ["a", "b"]}, "a": task(next=["end"]), "b": task(next=["end"])}
+    world = World(workflow_of({**nodes, "end": {"type": "end"}}))
+    world.complete("b")
+    order(world, "cancel")
+    order(world, "rerun", node_id="b")
+    world.complete("b")
+    assert world.statuses()["a"] == "CANCELLED"
+    assert (world.job.status, world.job.outputs) == (JobStatus.CANCELLED, None)
+    order(world, "retry")
+    world.complete("a")
+    assert world.job.status == "COMPLETED"
+
+
 @pytest.mark.parametrize("kind", ["cancel", "pause", "resume", "priority", "skip", "window"])
 @pytest.mark.parametrize("status", ["COMPLETED", "FAILED"])
 def test_only_retry_and_rerun_touch_a_job_that_has_ended(kind: str, status: str) -> None:

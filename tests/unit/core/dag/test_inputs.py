@@ -96,10 +96,10 @@ def test_types_and_words_are_checked_and_never_coerced(spec: dict[str, Any], goo
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(a*)*b$", "(?:a?){30}a{30}!"])
 def test_no_pattern_takes_long_over_a_text(pattern: str) -> None:
     workflow = workflow_of(chain("a"), inputs={"x": {"type": "string", "pattern": pattern}})
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ParameterInvalid):
         resolve_inputs(workflow, {"x": "a" * 10_000 + "?"})
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 SLOW = "(?:[01]*1[01]{1000}){5}x"
@@ -112,10 +112,10 @@ def test_a_pattern_with_large_counts_is_tried_on_less_text(texts: int, fits: boo
     inner = {"type": "array", "items": {"type": "string", "pattern": SLOW}}
     characters = MAX_STEPS // size_of(SLOW) if fits else 1_000_000
     bits = "".join(random.Random(5).choices("01", k=characters // texts))
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ParameterInvalid) as caught:
         resolve({"type": "object", "properties": {"a": inner}}, {"a": [bits] * texts})
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
     assert ("has too much text" in str(caught.value)) is not fits
 
 

@@ -48,5 +48,12 @@ def test_a_field_of_the_node_wins_over_the_defaults_and_those_over_the_built_in(
     assert merge(None, None) == RetryPolicy()
 
 
+def test_another_backoff_leaves_the_schedule_of_the_defaults_behind() -> None:
+    defaults = RetrySpec(backoff=Backoff.SCHEDULE, delays_seconds=(30.0, 60.0))
+    assert merge(RetrySpec(backoff=Backoff.FIXED), defaults) == RetryPolicy(backoff=Backoff.FIXED)
+    assert merge(RetrySpec(max_retries=1), defaults).delays_seconds == (30.0, 60.0)
+    assert merge(RetrySpec(backoff=Backoff.SCHEDULE), defaults).delays_seconds == (30.0, 60.0)
+
+
 def test_an_unclaimed_dispatch_is_repeated_after_300_seconds_doubling_to_an_hour() -> None:
     assert [redispatch_after_seconds(n) for n in (1, 2, 3, 4, 5, 6, 99)] == [300, 600, 1200, 2400, 3600, 3600, 3600]
