@@ -142,7 +142,7 @@ def _tokens(source: str) -> Iterator[_Token]:
             end = _operand_end(source, at)
             yield _Token("operand", source[at:end], at)
         else:
-            match = _TOKEN.match(source, at)
+            match = None if source.startswith("<>", at) else _TOKEN.match(source, at)
             if match is None:
                 raise _error(source, at, f"{source[at]!r} is not known here{instead_of_sign(source, at)}")
             kind = match.lastgroup or ""

@@ -7,6 +7,7 @@ from typing import Final
 _SIGNS: Final[Mapping[str, str]] = {
     "===": "==",
     "!==": "!=",
+    "<>": "!=",
     "=>": ">=",
     "=<": "<=",
     "=": "==",
@@ -20,7 +21,7 @@ _ONLY_IN_TEMPLATES: Final[Mapping[str, str]] = {"??": "| default(â€¦)", "?": "â€
 _IN_TEMPLATES: Final = {**_SIGNS, **_ONLY_IN_TEMPLATES}
 _SAID: Final = re.compile(
     r"""(?P<passed>'(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | [=!<>]=(?!=))
-      | (?P<sign>===|!==|=>|=<|=|&&|&|\|\||!|\?\?|\?)""",
+      | (?P<sign>===|!==|<>|=>|=<|=|&&|&|\|\||!|\?\?|\?)""",
     re.VERBOSE | re.DOTALL,
 )
 

@@ -429,6 +429,7 @@ def test_a_list_in_round_brackets_is_a_list(text: str, expected: Any) -> None:
         ("{{ !inputs.b }}", "; write not instead of !"),
         ("{{ inputs.a = 3 }}", "; write == instead of ="),
         ("{{ inputs.a === 3 }}", "; write == instead of ==="),
+        ("{{ inputs.a <> 3 }}", "; write != instead of <>"),
         ("{{ inputs.a ?? 3 }}", "; write | default(…) instead of ??"),
         ("{{ inputs.a ? 1 : 2 }}", "; write … if … else … instead of ?"),
         ("{{ '&&' ~ inputs.a) }}", "unexpected ')'"),
