@@ -109,6 +109,8 @@ class _Rehearsal:
         """Of slots, by key."""
         self.inputs: dict[str, Mapping[str, Any]] = {}
         """Params by task id, of attempts that no worker has taken."""
+        self.orders = len(scenario.commands)
+        """Those that are still to be given: a job that has ended may be started anew."""
         for order in scenario.commands:
             self._order(order, order.after_seconds)
 
@@ -117,7 +119,8 @@ class _Rehearsal:
         while next(evaluations) < MAX_EVALUATIONS:
             self._evaluate()
             moment = self._next()
-            if self.state.job.status in JOB_FINAL or moment is None or moment > self._limit():
+            over = self.state.job.status in JOB_FINAL and not self.orders
+            if over or moment is None or moment > self._limit():
                 return self._result()
             self.now = max(self.now, moment)
             while self.due and self.due[0][0] <= self.now:
@@ -132,8 +135,10 @@ class _Rehearsal:
         return min([*(one[0] for one in self.due[:1]), *([wake_at] if wake_at else [])], default=None)
 
     def _result(self) -> Rehearsed:
-        seconds = (self.now - START).total_seconds()
-        return Rehearsed(self.state.job, self.state.nodes, tuple(self.timeline), seconds)
+        job = self.state.job
+        ended = job.completed_at if job.status in JOB_FINAL else None
+        seconds = ((ended or self.now) - START).total_seconds()
+        return Rehearsed(job, self.state.nodes, tuple(self.timeline), seconds)
 
     def _later(self, seconds: float, do: Callable[[], None]) -> None:
         heapq.heappush(self.due, (self.now + timedelta(seconds=seconds), next(self.order), do))
@@ -270,6 +275,7 @@ class _Rehearsal:
 
     def _order(self, order: Order, seconds: float) -> None:
         def give() -> None:
+            self.orders -= 1
             command = direct_command(
                 self.state.job.job_id, self.now, order.kind, order.args, actor=order.actor, reason=order.reason
             ).model_copy(update={"command_id": next(self.order)})

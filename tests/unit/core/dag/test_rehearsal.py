@@ -321,3 +321,17 @@ def test_a_slot_is_free_again_when_its_attempt_is_lost_or_waits_for_its_retry() 
         workflow_of(nodes), tasks={"a": [{"seconds": 5, "lost": True}, {"seconds": 1}], "b": {"seconds": 7}}
     )
     assert result.job.status is JobStatus.COMPLETED
+
+
+def test_commands_are_given_to_a_job_that_has_ended_too() -> None:
+    workflow = workflow_of(chain("a", "b"))
+    tasks = {"a": {"seconds": 2.0}, "b": {"seconds": 2.0}}
+    late = [{"kind": "skip", "args": {"node_id": "a"}, "after_seconds": 30}]
+    refused = rehearsed(workflow, tasks=tasks, commands=late)
+    assert (refused.job.status, refused.seconds) == ("COMPLETED", 4.0)
+    assert [(one.seconds, one.data["code"]) for one in refused.timeline if one.event == "command_refused"] == [
+        (30.0, "JOB_FINAL")
+    ]
+    cancel = {"kind": "cancel", "after_seconds": 1}
+    again = rehearsed(workflow, tasks=tasks, commands=[cancel, {"kind": "retry", "after_seconds": 10}])
+    assert (again.job.status, again.job.run_no, again.seconds) == ("COMPLETED", 2, 14.0)
