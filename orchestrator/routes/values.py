@@ -41,7 +41,11 @@ async def get_input(request: Request, job_id: str, name: str) -> Response:
 async def get_node_output(request: Request, job_id: str, node_id: str) -> Response:
     """Return the output of one node."""
     ctx, node = await _node(request, job_id, node_id)
-    return await _answer(ctx, node.output, node.output_ref, f"node {node_id} has no output")
+    nothing = f"node {node_id} has no output"
+    if node.outcomes is not None:
+        where = f"GET /api/v1/jobs/{job_id}/nodes/{node_id} (geodag job node {job_id} {node_id} --json)"
+        nothing = f"node {node_id} is a batch of items: what each put out is in the outcomes of {where}"
+    return await _answer(ctx, node.output, node.output_ref, nothing)
 
 
 @router.get("/{job_id}/nodes/{node_id}/input")

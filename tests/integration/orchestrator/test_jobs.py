@@ -227,6 +227,21 @@ async def test_the_children_of_a_fan_out_are_counted_listed_and_looked_at(
             assert (await door.call("GET", f"{path}/{what}", caller="operator"))[0] in {code, 422}
 
 
+async def test_what_asks_for_the_output_of_a_batch_is_told_where_those_of_its_items_are(
+    start: StartOrchestrator, tmp_path: Path
+) -> None:
+    folder = tmp_path / "workflows"
+    folder.mkdir()
+    (folder / "fanned.yaml").write_text(FANNED.replace("task:", "batch_size: 2, task:"))
+    async with start(workflows_dir=folder) as door:
+        job_id = await door.create("fanned")
+        path = f"/api/v1/jobs/{job_id}/nodes/each__0"
+        status, problem = await door.call("GET", f"{path}/output", caller="operator")
+        assert (status, problem["code"]) == (404, "NOT_FOUND")
+        assert f"in the outcomes of GET {path}" in problem["detail"]
+        assert (await door.get(path))["outcomes"] == []
+
+
 async def test_jobs_are_listed_by_workflow_and_status(door: Door, engine: Engine) -> None:
     echo, hello = await door.create("echo_test"), await door.create("hello_world")
     await engine.order(echo, "cancel")
