@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from cli.errors import Refused, Unreachable
+from core.dag.json_values import has_surrogate
 from core.identity import CALLER_HEADER
 
 CHUNK_BYTES = 256 * 1024
@@ -20,7 +21,7 @@ Json = dict[str, Any]
 def _written(value: Any) -> str:
     """Return the JSON of a body as UTF-8 has it; a lone surrogate, which it has not, for the platform to refuse."""
     text = json.dumps(value, ensure_ascii=False)
-    return json.dumps(value) if any("\ud800" <= char <= "\udfff" for char in text) else text
+    return json.dumps(value) if has_surrogate(text) else text
 
 
 class Client:

@@ -1,6 +1,5 @@
 """`geodag job`: order something for one job, for one of its nodes, or for all that a filter means."""
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.commands.looking import JobArgument, NodeArgument
-from cli.commands.submit import WrongCommandLine
+from cli.commands.submit import WrongCommandLine, json_object
 from cli.operator import Json, ReasonOption, operate, segment
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import counted, key_value_table, none_matches, print_text, row_table, show
@@ -117,7 +116,7 @@ def rerun(
     as_json: JsonOption = False,
 ) -> None:
     """Run a job again from one of its nodes on."""
-    args = {"params": _object(params, "--params"), "run_no": run_no}
+    args = {"params": None if params is None else json_object(params, "--params"), "run_no": run_no}
     if node is None:
         _order(home, "rerun", job, {}, args, reason, 1, dry_run, as_json)
     else:
@@ -149,7 +148,7 @@ def gate(
     as_json: JsonOption = False,
 ) -> None:
     """Decide a gate; the first decision wins."""
-    args = {"decision": decision.value, "data": _object(data, "--data")}
+    args = {"decision": decision.value, "data": None if data is None else json_object(data, "--data")}
     _order_node(home, job, node, "gate", args, reason, dry_run, as_json)
 
 
@@ -220,18 +219,3 @@ def _order_one(home: Path, path: str, args: Json, reason: str | None, dry_run: b
         if fan_out := node.get("fan_out"):
             facts["max_concurrency"] = fan_out["max_concurrency"]
     show(answer, key_value_table("Ordered", facts), as_json=as_json)
-
-
-def _object(text: str | None, option: str) -> Json | None:
-    """Return a JSON object from the command line."""
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise WrongCommandLine(f"{option} is not JSON: {error}") from error
-    except RecursionError as error:
-        raise WrongCommandLine(f"{option} is nested too deeply") from error
-    if not isinstance(value, dict):
-        raise WrongCommandLine(f"{option} is not a JSON object")
-    return value

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import typer
 
 from cli.commands.looking import reason_of
-from cli.commands.submit import WAIT_SECONDS, WrongCommandLine, patiently_get
+from cli.commands.submit import WAIT_SECONDS, WrongCommandLine, json_object, patiently_get
 from cli.errors import JobNotCompleted
 from cli.operator import Json, operate
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
@@ -100,16 +100,11 @@ def _object(source: str) -> Json:
     """Return the inputs of a file or of stdin."""
     try:
         text = sys.stdin.read() if source == STDIN else Path(source).read_text(encoding="utf-8")
-        value = json.loads(text, object_pairs_hook=unique)
     except OSError as error:
         raise WrongCommandLine(f"--inputs: {source} cannot be read: {error}") from error
     except ValueError as error:
         raise WrongCommandLine(f"--inputs is not JSON: {error}") from error
-    except RecursionError as error:
-        raise WrongCommandLine("--inputs is nested too deeply") from error
-    if not isinstance(value, dict):
-        raise WrongCommandLine("--inputs is not a JSON object")
-    return value
+    return json_object(text, "--inputs", object_pairs_hook=unique)
 
 
 async def _ended(target: Target, job_id: str) -> Json:

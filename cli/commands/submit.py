@@ -1,6 +1,7 @@
 """`geodag submit`: a file through an upload address into the platform, with its progress; or only a look at it."""
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Mapping
@@ -44,6 +45,19 @@ class WrongCommandLine(CliError):
     """The options do not fit together."""
 
     exit_code = ExitCode.USAGE
+
+
+def json_object(text: str, option: str, **how: Any) -> Json:
+    """Return the JSON object that an option gives; `how` goes to the reader. Raises `WrongCommandLine`."""
+    try:
+        value = json.loads(text, **how)
+    except ValueError as error:
+        raise WrongCommandLine(f"{option} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise WrongCommandLine(f"{option} is nested too deeply") from error
+    if not isinstance(value, dict):
+        raise WrongCommandLine(f"{option} is not a JSON object")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

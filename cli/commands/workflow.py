@@ -14,7 +14,7 @@ from cli.options import JsonOption
 from cli.output import json_text, key_value_table, print_json, print_text, printable_lines, row_table, show
 from cli.stack.layout import REPOSITORY
 from core.dag.author_schema import author_schema
-from core.dag.catalogue import load_folder
+from core.dag.catalogue import WorkflowCatalogue, load_folder
 from core.dag.definition import Workflow
 from core.dag.drawing import mermaid, svg
 from core.dag.lint import examine
@@ -105,8 +105,7 @@ def _between(files: list[Path], loaded: Mapping[str, Workflow], *, alone: bool) 
 
     Of one that is `alone` the author may keep elsewhere what it names.
     """
-    given = {str(file): _text_of(file) for file in files}
-    catalogue = load_folder(_of_checkout(files) | given, last=given.keys())
+    catalogue = _beside_checkout(files)
     for broken in catalogue.broken:
         if broken.file in loaded:
             if not broken.problems:
@@ -125,6 +124,12 @@ def _is_found(problem: Problem, workflow: Workflow, elsewhere: frozenset[str]) -
     """Return whether a problem is about a node that runs something known."""
     node = workflow.nodes.get(problem.node or "")
     return isinstance(node, WorkflowNode) and node.workflow_id not in elsewhere
+
+
+def _beside_checkout(files: list[Path]) -> WorkflowCatalogue:
+    """Return what some files and those of the checkout are together."""
+    given = {str(file): _text_of(file) for file in files}
+    return load_folder(_of_checkout(files) | given, last=given.keys())
 
 
 def _of_checkout(files: list[Path]) -> dict[str, str]:
@@ -179,9 +184,7 @@ def _with_children(file: Path) -> tuple[Workflow, dict[str, Workflow]]:
     alone = load_workflow(_text_of(file), str(file))
     if not any(isinstance(node, WorkflowNode) for node in alone.nodes.values()):
         return alone, {}
-    near = _files_of(file.parent)
-    own = {str(other): _text_of(other) for other in near}
-    catalogue = load_folder(_of_checkout(near) | own, last=own.keys())
+    catalogue = _beside_checkout(_files_of(file.parent))
     for broken in catalogue.broken:
         if broken.file == str(file):
             raise WorkflowError(broken.error)

@@ -1,10 +1,11 @@
 """Small files of the local stack, written so that a reader sees all of one or the one before."""
 
+import fcntl
 import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 PRIVATE = 0o600
 READABLE = 0o644
@@ -33,3 +34,14 @@ def read_json(path: Path) -> Any | None:
         return json.loads(path.read_text())
     except (FileNotFoundError, json.JSONDecodeError):
         return None
+
+
+def lock(path: Path) -> IO[bytes] | None:
+    """Return a file that this process has locked until it closes it or ends; None when another has."""
+    handle = path.open("ab")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.close()
+        return None
+    return handle

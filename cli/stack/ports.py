@@ -1,12 +1,13 @@
 """Loopback ports of the local stack: fixed by default, free ones where a fixed one is taken."""
 
-import fcntl
 import os
 import socket
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
+
+from cli.stack.files import lock
 
 HOST = "127.0.0.1"
 
@@ -49,14 +50,10 @@ class PortClaims:
     def take(self, port: int) -> bool:
         """Return whether the port is this stack's until `release`."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        handle = (self._folder / str(port)).open("ab")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.close()
-            return False
-        self._held.append(handle)
-        return True
+        handle = lock(self._folder / str(port))
+        if handle is not None:
+            self._held.append(handle)
+        return handle is not None
 
     def release(self) -> None:
         """Give all up."""

@@ -5,7 +5,6 @@ next one ends what a dead supervisor left (by pid *and* start time) and goes on 
 """
 
 import asyncio
-import fcntl
 import os
 import signal
 import socket
@@ -23,7 +22,7 @@ from cli.stack.certificates import self_signed
 from cli.stack.cluster import LOCAL_CONFIG, Cluster
 from cli.stack.credentials import Credentials, ensure_credentials
 from cli.stack.definitions import FolderTaken, gather
-from cli.stack.files import PRIVATE, read_json, write_json
+from cli.stack.files import PRIVATE, lock, read_json, write_json
 from cli.stack.layout import REPOSITORY, BlobsKind, Home, Plan, QueueKind, Shape, Urls, health_path, kind_of
 from cli.stack.ports import DEFAULT_PORTS, HOST, PortClaims, choose_ports
 from cli.stack.processes import ProcessId, end_stale, wait_until
@@ -225,13 +224,9 @@ class Stack:
     def acquire(self) -> None:
         """Become the one process that may touch this home, or raise AlreadyRunning."""
         self.home.root.mkdir(parents=True, exist_ok=True)
-        handle = self.home.lock_file.open("ab")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.close()
-            raise AlreadyRunning(f"another process already runs the stack of {self.home.root}") from None
-        self._lock_handle = handle
+        self._lock_handle = lock(self.home.lock_file)
+        if self._lock_handle is None:
+            raise AlreadyRunning(f"another process already runs the stack of {self.home.root}")
 
     def _release(self) -> None:
         if self._lock_handle is not None:

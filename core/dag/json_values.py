@@ -63,6 +63,11 @@ def _are_names(keys: Iterable[Any]) -> bool:
     return True
 
 
+def has_surrogate(text: str) -> bool:
+    """Return whether a text has half of a surrogate pair, which UTF-8 has no bytes for."""
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def check_json(value: Any, path: str, depth: int = 0) -> None:
     """Raise `NotJson` naming the path of the first thing in `value` that JSON storage refuses.
 
@@ -98,7 +103,7 @@ def _look_closer(value: Any, path: str, depth: int) -> None:
 def _check_text(value: str, path: str) -> None:
     if "\x00" in value:
         raise NotJson(f"{path} contains the character U+0000", field=path)
-    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+    if has_surrogate(value):
         raise NotJson(f"{path} contains half of a surrogate pair", field=path)
 
 
