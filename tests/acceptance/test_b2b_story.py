@@ -184,8 +184,15 @@ def what_was_told(
     pauses = [after - before for before, after in pairwise(tries)]
     assert len(tries) == FAILURES + 1
     assert all(least * 0.9 <= pause <= least + 20 for pause, least in zip(pauses, RETRY_SECONDS, strict=False)), pauses
-    deliveries = story.ok("GET", "proxy/orchestrator/api/v1/webhooks/deliveries?limit=1000", "operator")["deliveries"]
-    (late,) = [one for one in deliveries if one["delivery_id"] == receiver.first]
+    path = "proxy/orchestrator/api/v1/webhooks/deliveries?limit=1000"
+
+    def first_delivery() -> dict[str, object]:
+        deliveries = story.ok("GET", path, "operator")["deliveries"]
+        (found,) = [one for one in deliveries if one["delivery_id"] == receiver.first]
+        return dict(found)
+
+    wait_until(lambda: first_delivery()["state"] != "pending", "what the receiver heard is noted", 10)
+    late = first_delivery()
     assert (late["state"], late["attempts"], late["last_status"]) == ("delivered", FAILURES + 1, 204)
     audited = story.ok("GET", "admin/audit?action=webhook_replayed", "operator")["entries"]
     assert audited == []  # nobody helped
