@@ -5,14 +5,14 @@ hold, so that storing the same value twice is storing it once, and nothing is ev
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from core.errors import GeodagError
 from core.ids import canonical_json, split_task_id
+from core.json_text import read_json
 
 LIMIT_BYTES: Final = 64 * 1024
 """A value whose canonical JSON is longer than this is stored as a blob."""
@@ -66,13 +66,9 @@ def decode(ref: PayloadRef, data: bytes) -> Any:
     """Return the value of a blob that was read; raises `PayloadLost` when it is not what was stored."""
     verify(ref, len(data), hashlib.sha256(data).hexdigest())
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        return read_json(data)
     except (ValueError, RecursionError) as error:
         raise PayloadLost(f"the stored value {ref.blob} is not JSON", field=ref.blob) from error
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def verify(ref: PayloadRef, size_bytes: int, sha256: str) -> None:

@@ -11,7 +11,6 @@ Each Sync leaves the server "idle in transaction", so a client that is stopped t
 """
 
 import asyncio
-import json
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -26,8 +25,8 @@ from psycopg.abc import Params
 from psycopg.adapt import Transformer
 from psycopg.rows import tuple_row
 from psycopg.types.json import set_json_loads
-from pydantic_core import from_json
 
+from core.json_text import read_json
 from repositories.plain_values import prepared
 
 log = logging.getLogger(__name__)
@@ -46,14 +45,6 @@ def tuples(result: pq.abc.PGresult, transformer: abc.Transformer) -> list[tuple[
     """Return the rows of a result as they are."""
     transformer.set_pgresult(result)
     return transformer.load_rows(0, result.ntuples, tuple)
-
-
-def read_json(data: str | bytes) -> Any:
-    """Return a JSON value; what is nested deeper than the quick reader goes is left to the standard one."""
-    try:
-        return from_json(data)
-    except ValueError:
-        return json.loads(data)
 
 
 class PipedCursor(AsyncCursor[Any]):

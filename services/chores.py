@@ -146,16 +146,26 @@ class ChoreService:
         yield aggregate.tail()
 
     async def _pages(self, chore: Gathering) -> AsyncIterator[list[tuple[str, PayloadRef | None]]]:
-        """Yield the JSON of outputs in item order, or where large ones lie."""
-        after, last = -1, chore.fan_out.next_child - 1
-        while after < last:
-            async with pipelined(self._pool) as conn:
-                found = await FanOutRepository(conn).outputs(chore.job_id, chore.fan_out.node_id, after, PAGE)
-                page = await found.rows()
-            yield [one for child in page for one in _outputs_of(child)]
-            if len(page) < PAGE:
-                return
-            after = page[-1].number
+        """Yield the JSON of outputs in item order, or where large ones lie; the next page comes while one is used."""
+        last = chore.fan_out.next_child - 1
+        coming = asyncio.create_task(self._page(chore, -1))
+        try:
+            while page := await coming:
+                is_last = len(page) < PAGE or page[-1].number >= last
+                if not is_last:
+                    coming = asyncio.create_task(self._page(chore, page[-1].number))
+                    await asyncio.sleep(0)  # its question leaves before the answer to the last one is dealt with
+                yield [one for child in page for one in _outputs_of(child)]
+                if is_last:
+                    return
+        finally:
+            if not coming.cancel() and not coming.cancelled():
+                coming.exception()  # nobody asks for it any more
+
+    async def _page(self, chore: Gathering, after: int) -> list[Outputs]:
+        async with pipelined(self._pool) as conn:
+            found = await FanOutRepository(conn).outputs(chore.job_id, chore.fan_out.node_id, after, PAGE)
+            return await found.rows()
 
     async def _read(self, ref: PayloadRef) -> dict[str, Any]:
         if ref.size_bytes > READ_BYTES:

@@ -1,10 +1,9 @@
 """Judges what a worker says about a task against the attempt, without any I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hmac import compare_digest
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from pydantic_core import to_json
 
@@ -21,8 +20,7 @@ LONG_ERROR = f"an error has at most {LIMIT_BYTES} bytes"
 TOO_LARGE = f"an output of more than {LIMIT_BYTES} bytes has to be stored and reported by reference"
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """A report, and what of its row and its proof needs no look at the attempt."""
 
     report: TaskResult | Release
@@ -30,8 +28,7 @@ class Told:
     token_hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The answer to one report; `row` is what to store, `ends` the state that the attempt goes to."""
 
     answer: ResultAnswer

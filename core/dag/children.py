@@ -4,8 +4,7 @@ What is wrong with one item is that item's final failure and nobody else's.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.dag import slots
 from core.dag.nodes import Work
@@ -27,8 +26,7 @@ from core.statuses import NodeStatus
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Input:
+class _Input(NamedTuple):
     """What a child is sent: params, or where large ones lie."""
 
     params: Json

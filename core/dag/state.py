@@ -8,7 +8,7 @@ A service loads the state under the job's lock, calls `advance`, and writes the 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.dag.chores import Chore
 from core.dag.definition import Workflow
@@ -60,8 +60,7 @@ class JobState:
     """By fan-out, the highest attempt number that any of its children used; known when a command may start it anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """A new attempt to create and send. The service adds the random token."""
 
     node_id: str
@@ -113,8 +112,7 @@ class AttemptEnd:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Disposition:
+class Disposition(NamedTuple):
     """What became of one inbox row: applied | superseded | poison, with why."""
 
     task_id: str
