@@ -89,8 +89,13 @@ def complaint(problem: ErrorDetails) -> str:
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Return a question that names the closest known word, to be put behind a message; empty when none is close."""
-    close = get_close_matches(str(word)[:100], list(known), n=1, cutoff=0.65)
+    """Return a question that names the closest known word, to be put behind a message; empty when none is close.
+
+    Close is also a word that only says more: `timeout_seconds` for `timeout`.
+    """
+    words = list(known)
+    longer = [one for one in words if one.startswith(f"{word}_")]
+    close = longer[:1] or get_close_matches(str(word)[:100], words, n=1, cutoff=0.65)
     return f"; did you mean {close[0]}?" if close else ""
 
 

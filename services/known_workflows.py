@@ -1,6 +1,7 @@
 """Which workflows there are for whoever names one: those of the files, and those of which jobs may be left."""
 
 from core.errors import NotFound
+from core.wording import did_you_mean
 from repositories.workflows import WorkflowRepository
 from services.shelf import LISTED, Shelf
 from services.work import Connection
@@ -14,13 +15,13 @@ async def is_known(conn: Connection, shelf: Shelf, workflow_id: str) -> bool:
 async def check_known(conn: Connection, shelf: Shelf, workflow_id: str, field: str) -> None:
     """Refuse what names no workflow, which would mean no job for ever. Raises `NotFound`."""
     if not await is_known(conn, shelf, workflow_id):
-        raise unknown_workflow(workflow_id, field)
+        raise unknown_workflow(shelf, workflow_id, field)
 
 
-def unknown_workflow(workflow_id: str, field: str) -> NotFound:
+def unknown_workflow(shelf: Shelf, workflow_id: str, field: str) -> NotFound:
     """Return the refusal of a name that no workflow has."""
     return NotFound(
-        f"there is no workflow {workflow_id[:64]}",
+        f"there is no workflow {workflow_id[:64]}{did_you_mean(workflow_id, shelf.catalogue.ids())}",
         field=field,
         value=workflow_id[:64],
         remediation=LISTED,

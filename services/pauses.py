@@ -55,7 +55,7 @@ class PauseService:
         async with transaction(self._pool) as conn:
             pauses, known = PauseRepository(conn), await self._is_known(conn, kind, name)
             if not known and (paused or not await pauses.was_turned(switch)):
-                raise _unknown(kind, name)
+                raise _unknown(self._shelf, kind, name)
             changed = await pauses.turn(switch, paused, actor)
             if changed:
                 await AuditRepository(conn).add(_entry(switch, paused, actor, reason))
@@ -96,9 +96,9 @@ class PauseService:
             return len(await pauses.wake(held)) if held else 0
 
 
-def _unknown(kind: str, name: str) -> NotFound:
+def _unknown(shelf: Shelf, kind: str, name: str) -> NotFound:
     if kind == "workflow":
-        return unknown_workflow(name, "switch")
+        return unknown_workflow(shelf, name, "switch")
     return NotFound(f"there is no {kind} {name[:64]}", field="switch", value=f"{kind}:{name[:64]}")
 
 

@@ -16,6 +16,7 @@ from core.dag.loader import load_workflow
 from core.dag.pinning import Key, pin, same_but_for_pins
 from core.errors import NotFound, WorkflowError
 from core.models.engine import WorkflowRow
+from core.wording import did_you_mean
 from repositories.workflows import WorkflowRepository
 from services.work import Connection
 
@@ -45,8 +46,10 @@ class Shelf:
         except NotFound as missing:
             broken = self._broken(workflow_id, version)
             if broken is None:
+                about_id = missing.detail.field == "workflow_id"
+                closest = did_you_mean(workflow_id, self.catalogue.ids()) if about_id else ""
                 raise NotFound(
-                    missing.detail.message,
+                    f"{missing}{closest}",
                     field=missing.detail.field,
                     value=missing.detail.value,
                     remediation=f"{LISTED} A new file counts once the orchestrators start again.",

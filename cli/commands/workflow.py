@@ -11,7 +11,7 @@ from rich.console import Group
 
 from cli.errors import CliError, JobNotCompleted
 from cli.options import JsonOption
-from cli.output import json_text, key_value_table, print_json, print_text, printable_lines, row_table, show
+from cli.output import counted, json_text, key_value_table, print_json, print_text, printable_lines, row_table, show
 from cli.stack.layout import REPOSITORY
 from core.dag.author_schema import author_schema
 from core.dag.catalogue import WorkflowCatalogue, load_folder
@@ -81,7 +81,8 @@ def lint(
     else:
         _print(problems, advice, good if canonical else [])
     if problems or (strict and advice):
-        raise NotGood(f"{len(problems)} problems, {len(advice)} times advice in {len(files)} files")
+        found = f"{counted(len(problems), 'problem')} and {counted(len(advice), 'piece')} of advice"
+        raise NotGood(f"{found} in {counted(len(files), 'file')}")
 
 
 def _rows(problems: list[Problem]) -> list[dict[str, Any]]:

@@ -54,8 +54,7 @@ def _problems(
 ) -> Iterator[str]:
     root, *keys = lookup.chain
     if root not in place.roots:
-        hint = "; write none instead of null" if root == "null" else did_you_mean(root, place.roots)
-        known = f"{', '.join(sorted(place.roots))}{hint}"
+        known = f"{', '.join(sorted(place.roots))}{_hint(root, place)}"
         yield f"{root!r} is not known here; what is known are {known}"
         return
     match root:
@@ -69,6 +68,14 @@ def _problems(
                 yield f"{lookup} is not known; job has {known}"
         case "nodes":
             yield from _node_problems(lookup, keys, visible, workflow, catalog)
+
+
+def _hint(root: str | int, place: Place) -> str:
+    if root == "null":
+        return "; write none instead of null"
+    if root in {"item", "index"} and place.path[-3:] == ("task", "concurrency", "key"):
+        return f"; a batch has several items and one key: with batch_size: 1 each {root} can have its own"
+    return did_you_mean(root, place.roots)
 
 
 def _node_problems(

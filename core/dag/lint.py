@@ -1,6 +1,6 @@
 """Advice on workflows that load: what would fail, or surprise, in some of their runs only."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from core.dag.branch_cover import uncovered
@@ -19,6 +19,8 @@ from core.dag.value_types import misfit
 from core.dag.yaml_source import Path, read_yaml
 
 RUNS_ITSELF: Final = "a workflow cannot contain itself, as this one does unless another version of it is the default"
+
+DOLLAR: Final = "the $ before {{ stays in the text: other languages write ${{ … }}, here it is {{ … }}"
 
 
 def examine(text: str, filename: str) -> tuple[Workflow | None, tuple[Problem, ...]]:
@@ -43,6 +45,8 @@ def lint(workflow: Workflow, report: Report) -> None:
                 report.add(place.path, _advice(node_id))
         if (wrong := misfit(workflow, place)) is not None:
             report.add(place.path, wrong)
+        if place.kind is Kind.TEMPLATE and any("${{" in text for text in _texts(place.value)):
+            report.add(place.path, DOLLAR)
     for node_id, node in workflow.nodes.items():
         if isinstance(node, ConditionalNode) and (node.when is not None or node.best_effort):
             word = "when" if node.when is not None else "best_effort"
@@ -64,6 +68,19 @@ def _check_conditions(workflow: Workflow, report: Report) -> None:
         values = uncovered(node, workflow.inputs) if isinstance(node, ConditionalNode) and node.branches else None
         if values is not None:
             report.add(("nodes", node_id, "branches"), _no_branch(node_id, values))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a value, at any depth."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for item in value.values():
+                yield from _texts(item)
+        case list() | tuple():
+            for item in value:
+                yield from _texts(item)
 
 
 def _field_of(workflow: Workflow, place: Place) -> Expression | None:

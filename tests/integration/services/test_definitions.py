@@ -104,6 +104,8 @@ async def test_whoever_asks_for_a_workflow_of_a_broken_file_is_told_what_is_wron
         shelf.get("demo", 3)
     with pytest.raises(NotFound, match=r"no workflow 'never'$"):
         shelf.get("never")
+    with pytest.raises(NotFound, match=r"no workflow 'dem'; did you mean demo\?$"):
+        shelf.get("dem")
 
 
 async def test_a_new_version_of_a_child_needs_no_new_version_of_its_parents(pool: AsyncPool) -> None:

@@ -62,7 +62,7 @@ def test_lint_shows_every_problem_with_its_line_and_fails(tmp_path: Path) -> Non
         "---",
     ]
     assert ": advice: node say may have no output here" in lines[2]
-    assert "2 problems, 1 times advice in 2 files" in str(result.exception)
+    assert "2 problems and 1 piece of advice in 2 files" in str(result.exception)
 
 
 def test_the_canonical_form_of_texts_with_control_sequences_is_the_same_workflow(tmp_path: Path) -> None:

@@ -326,6 +326,17 @@ def test_written_yaml_reads_as_the_same_value(value: str) -> None:
     assert read_yaml(write_yaml(document)).value == document
 
 
+@pytest.mark.parametrize("params", [{"x": "${{ inputs.text }}"}, {"x": {"y": ["a", "${{inputs.text}}"]}}])
+def test_the_dollar_of_other_languages_is_advised_against(params: dict[str, Any]) -> None:
+    (said,) = advice({"a": task("start", params=params)}, inputs=TYPED)
+    assert "the $ before {{ stays in the text" in said
+
+
+@pytest.mark.parametrize("text", ["$ {{ inputs.text }}", "{{ inputs.text }}$", "${x}", "{{ '$' }}{{ inputs.text }}"])
+def test_a_dollar_that_is_meant_is_left_alone(text: str) -> None:
+    assert advice({"a": task("start", params={"x": text})}, inputs=TYPED) == []
+
+
 @LAWS
 @given(workflows())
 def test_what_is_certain_has_completed_in_every_rehearsal_that_completes(workflow: Workflow) -> None:

@@ -385,6 +385,8 @@ nodes:
         ("fan_out", "batch_sise: 2", "batch_size"),
         ("fan_out", "tolerate: {count: 1, percnt: 1}", "percent"),
         ("gate", "expires_after: 3", "expires_after_seconds"),
+        ("task", "timeout: 3", "timeout_seconds"),
+        ("work", "queue_timeout: 3", "queue_timeout_seconds"),
         ("child", "input: {}", "inputs"),
     ],
 )
@@ -467,3 +469,25 @@ def test_where_a_mapping_is_needed_its_words_are_told(place: str, words: str) ->
 
 def test_a_file_without_nodes_says_so() -> None:
     assert [one.message for one in refused("workflow_id: w\nversion: 1\n").problems] == ["nodes is missing"]
+
+
+@pytest.mark.parametrize("seen", ["item", "index"])
+def test_the_key_of_a_batch_sees_no_item_and_the_problem_says_why(seen: str) -> None:
+    text = """\
+workflow_id: w
+version: 1
+nodes:
+  start: {type: start, next: f}
+  f:
+    type: fan_out
+    source: "{{ [1, 2] }}"
+    batch_size: SIZE
+    task: {handler: echo, concurrency: {key: "k{{ SEEN }}", limit: 1}}
+    next: g
+  g: {type: fan_in, next: end}
+  end: {type: end}
+"""
+    said = text.replace("SEEN", seen)
+    (problem,) = refused(said.replace("SIZE", "2")).problems
+    assert f"with batch_size: 1 each {seen} can have its own" in problem.message
+    assert load_workflow(said.replace("SIZE", "1"), "w.yaml").works["f"].concurrency is not None
