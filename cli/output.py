@@ -7,7 +7,7 @@ turn text around on somebody's terminal is shown as its escape, and never read a
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
@@ -81,6 +81,15 @@ def print_text(text: str) -> None:
 def counted(number: int, noun: str) -> str:
     """Return a number of things in words."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def words_of(value: Any) -> str:
+    """Return a value as the few words that stand behind a name in a line: `a,b` of a list, `a:1,b:2` of a mapping."""
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}:{words_of(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        return ",".join(map(words_of, value))
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def none_matches(wanted: Json) -> str:

@@ -9,7 +9,7 @@ from rich.console import Group
 
 from cli.operator import MOST_ROWS, AtMost, Json, OnlyStatus, OnlyWorkflow, operate, pages, segment
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import key_value_table, none_matches, print_json, print_text, row_table, show
+from cli.output import key_value_table, none_matches, print_json, print_text, row_table, show, words_of
 from core.statuses import JobStatus, NodeStatus
 
 LIST_COLUMNS = ("job_id", "workflow_id", "status", "priority", "waiting for", "created_at", "completed_at")
@@ -133,7 +133,7 @@ def reason_of(waiting_for: Mapping[str, Any] | None) -> str | None:
     """Return why something waits as one line."""
     if not waiting_for:
         return None
-    said = {name: _words(value) for name, value in waiting_for["detail"].items() if value is not None}
+    said = {name: words_of(value) for name, value in waiting_for["detail"].items() if value is not None}
     return " ".join([waiting_for["kind"], *(f"{name}={value}" for name, value in said.items())])
 
 
@@ -153,12 +153,6 @@ def _ending(node: Mapping[str, Any], job: Mapping[str, Any]) -> str | None:
     return "cancelled with the job" if job["status"] == JobStatus.CANCELLED else "cancelled as the job failed"
 
 
-def _words(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ",".join(f"{name}:{one}" for name, one in value.items())
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
 def _items(fan_out: Mapping[str, Any] | None) -> str | None:
     """Return how many items of a fan-out are done, how many ended undone, and what its open tasks are at, as one line.
 
@@ -170,4 +164,4 @@ def _items(fan_out: Mapping[str, Any] | None) -> str | None:
     window = {"max_concurrency": fan_out.get("max_concurrency")} if done + undone < fan_out["items"] else {}
     counts = {"undone": undone, **window, "running": fan_out["running"], **fan_out["waiting"]}
     said = {name: count for name, count in counts.items() if count}
-    return " ".join([f"{done}/{fan_out['items']}", *([_words(said)] if said else [])])
+    return " ".join([f"{done}/{fan_out['items']}", *([words_of(said)] if said else [])])

@@ -10,7 +10,7 @@ import typer
 
 from cli.operator import MOST_ROWS, AtMost, OnlyStatus, OnlyWorkflow, pages, query_of
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
-from cli.output import none_matches, print_text, print_warning, row_table, show
+from cli.output import none_matches, print_text, print_warning, row_table, show, words_of
 from cli.target import Target
 
 JOB_COLUMNS = ("job_id", "workflow_id", "status", "created_at", "completed_at", "correlation_id")
@@ -141,7 +141,7 @@ def _line(event: Json) -> Json:
         "node": event.get("node_id"),
         "event": event.get("event_type"),
         "status": event.get("event_status"),
-        "detail": " ".join(f"{name}={value}" for name, value in data.items()),
+        "detail": " ".join(f"{name}={words_of(value)}" for name, value in data.items()),
     }
 
 

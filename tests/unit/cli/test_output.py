@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console, Group
 
 from cli.errors import CliError, ProcessingFailed, Refused, error_table, show_error
-from cli.output import HARMFUL, console, json_text, key_value_table, row_table, show, styled
+from cli.output import HARMFUL, console, json_text, key_value_table, row_table, show, styled, words_of
 
 CLI = Path(__file__).parents[3] / "cli"
 
@@ -135,3 +135,17 @@ def test_nothing_else_of_the_program_prints() -> None:
     assert found == {
         "output.py: " + name for name in ("Console", "Table", "Text", "sys.stdout.write", "sys.stderr.write")
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (["split__3", "split__7"], "split__3,split__7"),
+        ({"queue": "light", "n": 3, "late": True, "since": None}, "queue:light,n:3,late:true,since:null"),
+        ([{"a": ["b", 1.5]}], "a:b,1.5"),
+        ("two words", "two words"),
+        ([], ""),
+    ],
+)
+def test_values_stand_in_a_line_without_the_signs_of_python(value: Any, words: str) -> None:
+    assert words_of(value) == words
