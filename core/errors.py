@@ -23,9 +23,11 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from core.wording import readable, storable
 
 
 class Classification(StrEnum):
@@ -36,6 +38,12 @@ class Classification(StrEnum):
     THROTTLING = "throttling"
 
 
+Text = Annotated[str, AfterValidator(readable)]
+"""What an error says; data may be part of it, and what cannot be stored of that is replaced."""
+Shown = Annotated[Any, AfterValidator(storable)]
+"""A value as an error shows it."""
+
+
 class AttemptFailure(BaseModel):
     """One earlier failure of the same node; carries no ids, so it may be shown outside."""
 
@@ -43,7 +51,7 @@ class AttemptFailure(BaseModel):
 
     attempt: int
     code: str
-    message: str
+    message: Text
     at: datetime
 
 
@@ -53,11 +61,11 @@ class ErrorDetail(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     code: str = Field(description="Stable, upper-case.")
-    message: str = Field(description="What was found and what was expected.")
-    field: str | None = Field(default=None, description="The input that is at fault.")
-    value: Any = Field(default=None, description="The offending value, when it may be shown.")
-    expected: Any = Field(default=None, description="The value that would be right, when there is one.")
-    remediation: str | None = Field(default=None, description="What the reader can do.")
+    message: Text = Field(description="What was found and what was expected.")
+    field: Text | None = Field(default=None, description="The input that is at fault.")
+    value: Shown = Field(default=None, description="The offending value, when it may be shown.")
+    expected: Shown = Field(default=None, description="The value that would be right, when there is one.")
+    remediation: Text | None = Field(default=None, description="What the reader can do.")
     user_fixable: bool = False
     classification: Classification = Classification.PERMANENT
     error_id: str | None = Field(default=None, description="Finds the log line.")

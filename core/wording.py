@@ -1,5 +1,6 @@
 """What is wrong with a value, in words of JSON: neither pydantic's sentences nor Python's names reach a caller."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -108,6 +109,21 @@ def offered(word: object, known: Iterable[str], nothing: str = "none") -> str:
 def readable(text: str) -> str:
     """Return a text as an answer may repeat it: no lone surrogate, no null character."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def storable(value: Any) -> Any:
+    """Return a value of JSON with only what can be stored: texts are `readable`, NaN and infinity are texts."""
+    match value:
+        case str():
+            return readable(value)
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Mapping():
+            return {readable(str(key)): storable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [storable(item) for item in value]
+        case _:
+            return value
 
 
 def _many(count: int, value: object) -> str:

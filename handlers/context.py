@@ -21,7 +21,7 @@ from core.ids import canonical_json
 from core.payloads import LIMIT_BYTES, ValueTooLarge
 from core.ports import BlobRef, ExportRun, ExternalExport
 from core.sources import Fetched
-from handlers.json_values import to_json
+from handlers.json_values import NotJson, to_json
 
 Json = dict[str, Any]
 
@@ -62,10 +62,12 @@ class Checkpoint:
         """Keep `state` (JSON, replaced as a whole) for the next attempt.
 
         Raises:
-            NotJson: it is none; names the path.
+            NotJson: it is none, or no mapping; names the path.
             ValueTooLarge: it is above 64 KiB; keep large state in files and their names here.
         """
         saved = to_json({"phase": phase, "state": state}, "checkpoint")
+        if not isinstance(saved["state"], dict):
+            raise NotJson("the state of a checkpoint is a mapping", field="checkpoint.state")
         size = len(canonical_json(saved).encode())
         if size > LIMIT_BYTES:
             raise ValueTooLarge(f"the checkpoint has {size} bytes; at most {LIMIT_BYTES} are kept", field="checkpoint")

@@ -20,7 +20,7 @@ from services.evaluation import Step, ended_jobs
 from services.loading import MAX_RESULTS
 from services.loading_fan_outs import Scope
 from services.recover import OutageGuard, RecoverService
-from services.work import pipelined
+from services.work import Unwritable, pipelined
 
 log = logging.getLogger(__name__)
 
@@ -152,19 +152,28 @@ class Loop:
                 raise
             if len(due) == 1:
                 log.warning("job left alone for a while", extra={"job_id": due[0].job_id}, exc_info=not held)
+                counted = await self._count_failure(due[0], error) if isinstance(error, Unwritable) else 0
                 self._deferred[due[0].job_id] = time.monotonic() + (HELD_SECONDS if held else DEFER_SECONDS)
-                return 0
+                return counted
             log.warning("batch not written, going one by one", extra={"jobs": len(due), "error": type(error).__name__})
         finally:
             self.pulse.step()
         return sum([await self._advance([job]) for job in due])
 
-    async def _advance_together(self, due: Sequence[DueJob]) -> int:
+    async def _count_failure(self, job: DueJob, error: Exception) -> int:
+        """Count what cannot be written as a failed evaluation: a job that decides nothing else ends too."""
+        try:
+            return await self._advance_together([job], error)
+        except Exception:
+            log.exception("failure not counted", extra={"job_id": job.job_id})
+            return 0
+
+    async def _advance_together(self, due: Sequence[DueJob], unwritable: Exception | None = None) -> int:
         ownership = Ownership.of(self.owner_id, due)
 
         async def attempt(scope: Scope) -> Sequence[Step]:
             async with pipelined(self.pool) as conn:
-                return await self.advance.advance(conn, list(ownership.epochs), ownership, scope)
+                return await self.advance.advance(conn, list(ownership.epochs), ownership, scope, unwritable)
 
         steps = await with_all_children(attempt)
         self.on_ended(ended_jobs(steps))

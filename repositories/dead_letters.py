@@ -53,7 +53,8 @@ class DeadLetterRepository:
             """
             INSERT INTO dagapp.dag_dead_letters
                 (message_id, queue, task_id, job_id, body, reason, classification, delivery_count, dead_at)
-            SELECT message_id, queue, task_id, job_id, body, reason, classification, delivery_count, dead_at
+            SELECT message_id, queue, task_id, job_id, coalesce(body, 'null'::jsonb), reason, classification,
+                delivery_count, dead_at
             FROM ROWS FROM (jsonb_to_recordset(%s::jsonb) AS (
                 message_id text, queue text, task_id text, job_id text, body jsonb, reason text, classification text,
                 delivery_count integer, dead_at timestamptz)) WITH ORDINALITY AS l
@@ -72,7 +73,8 @@ class DeadLetterRepository:
         await self._conn.execute(
             """
             INSERT INTO dagqueue.dead_letters (message_id, queue, task_id, body, reason, delivery_count, enqueued_at)
-            SELECT l.message_id, l.queue, l.task_id, l.body, l.reason, l.delivery_count, l.enqueued_at
+            SELECT l.message_id, l.queue, l.task_id, coalesce(l.body, 'null'::jsonb), l.reason, l.delivery_count,
+                l.enqueued_at
             FROM jsonb_to_recordset(%s::jsonb) AS l(
                 message_id text, queue text, task_id text, body jsonb, reason text, delivery_count integer,
                 enqueued_at timestamptz)

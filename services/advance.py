@@ -100,8 +100,11 @@ class AdvanceService:
         job_ids: Iterable[str],
         ownership: Ownership | None = None,
         scope: Scope = EVERYTHING_DUE,
+        unwritable: Exception | None = None,
     ) -> Sequence[Step]:
         """Advance those of the jobs that nobody else holds, the loop's only while they are still its own.
+
+        With `unwritable`, the error of a write of theirs, they are not evaluated: it counts as a failed evaluation.
 
         Raises:
             StaleWrite: The database is not as the locks promise; roll back.
@@ -109,28 +112,32 @@ class AdvanceService:
         """
         locked = await lock_jobs(conn, job_ids, scope=scope)
         mine = [job_id for job_id, job in locked.jobs.items() if ownership is None or ownership.holds(job)]
-        return await self.advance_locked(conn, locked, mine)
+        return await self.advance_locked(conn, locked, mine, unwritable)
 
-    async def advance_locked(self, conn: Connection, locked: Locked, job_ids: Iterable[str]) -> Sequence[Step]:
+    async def advance_locked(
+        self, conn: Connection, locked: Locked, job_ids: Iterable[str], unwritable: Exception | None = None
+    ) -> Sequence[Step]:
         """Evaluate and write jobs that this transaction has locked and read."""
-        steps = await self.evaluate_locked(conn, locked, job_ids)
+        steps = await self.evaluate_locked(conn, locked, job_ids, unwritable)
         await self.writer.update(conn, steps, locked.now)
         return steps
 
-    async def evaluate_locked(self, conn: Connection, locked: Locked, job_ids: Iterable[str]) -> Sequence[Step]:
+    async def evaluate_locked(
+        self, conn: Connection, locked: Locked, job_ids: Iterable[str], unwritable: Exception | None = None
+    ) -> Sequence[Step]:
         """Decide about locked jobs without writing anything; what they need made is asked for."""
         jobs = [locked.jobs[job_id] for job_id in job_ids]
         locked = await self._with_pasts(conn, locked, jobs)
         await self._definitions.fetch(conn, (job.definition_hash for job in jobs))
         may_expire = self._may_expire_leases()
-        steps = [self._evaluate(job, locked, may_expire) for job in jobs]
+        steps = [self._evaluate(job, locked, may_expire, unwritable) for job in jobs]
         if chores := [chore for step in steps for one in (step, *all_born([step])) for chore in one.decision.chores]:
             after_commit(conn, lambda: self._desk.want_done(chores))  # they read what this transaction writes
         return steps
 
-    def _evaluate(self, job: Job, locked: Locked, may_expire: bool) -> Step:
+    def _evaluate(self, job: Job, locked: Locked, may_expire: bool, unwritable: Exception | None) -> Step:
         state = locked.state(job.job_id, may_expire, self._desk.answers, self._definitions.known)
-        step = evaluate(self._definitions.get(job.definition_hash), state, locked.now)
+        step = evaluate(self._definitions.get(job.definition_hash), state, locked.now, unwritable)
         step = with_children(step, locked.now, self._definitions)
         if step.decision.needs_children:
             raise ChildrenNeeded(job.job_id)

@@ -20,9 +20,17 @@ log = logging.getLogger(__name__)
 def checkpoint_rows(saved: Sequence[tuple[Attempt, dict[str, Any]]], now: datetime) -> list[Checkpoint]:
     """Return the rows of checkpoints {phase, state}; one belongs to the node and to a hash of the params.
 
-    One that JSON storage refuses is dropped with a warning: it must not cost the leases in the same call.
+    One that is none, or that JSON storage refuses, is dropped with a warning: it must not cost the leases in the same
+    call.
     """
-    return [_row(attempt, checkpoint, now) for attempt, checkpoint in saved if is_storable(checkpoint, attempt.task_id)]
+    return [_row(attempt, checkpoint, now) for attempt, checkpoint in saved if _is_checkpoint(checkpoint, attempt)]
+
+
+def _is_checkpoint(value: dict[str, Any], attempt: Attempt) -> bool:
+    if isinstance(value.get("state") or {}, dict):
+        return is_storable(value, attempt.task_id)
+    log.warning("checkpoint without a mapping as its state dropped", extra={"task_id": attempt.task_id})
+    return False
 
 
 def is_storable(value: Any, task_id: str) -> bool:

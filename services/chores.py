@@ -13,18 +13,20 @@ from typing import Any, assert_never
 
 from core.dag.aggregate import Aggregate, Incomplete
 from core.dag.chores import Chore, Gathering, Unpacking
+from core.dag.json_values import check_json
 from core.dag.nodes import Aggregation
 from core.dag.rendering import Rendered
 from core.dag.tallies import COMPLETED
 from core.errors import ErrorDetail, GeodagError, ParameterInvalid
+from core.json_text import read_json
 from core.payloads import LIMIT_BYTES, MAX_BYTES, PayloadLost, PayloadRef, decode, value_prefix
 from repositories.database import AsyncPool, transaction
 from repositories.fan_outs import FanOutRepository, Outputs
 from repositories.payloads import PayloadStore
 from services.work import pipelined
 
-PAGE = 500
-"""Children read at once."""
+PAGE_ITEMS = 500
+"""So many items' outputs are read at once, but at least one batch."""
 LINES_BYTES = 1 << 20
 """JSON of items that are stored by one transaction, but for the last line."""
 PART_BYTES = 1 << 18
@@ -103,7 +105,7 @@ class ChoreService:
             if len(head) > LIMIT_BYTES:
                 break
         else:
-            return Rendered(value=json.loads(head))
+            return Rendered(value=_small_value(head, chore.fan_out.node_id))
         blob = f"{value_prefix(chore.job_id)}{uuid.uuid4().hex}.json"
         try:
             return Rendered(ref=await self._store.put_stream(blob, _chained(head, parts), MAX_BYTES))
@@ -148,12 +150,13 @@ class ChoreService:
     async def _pages(self, chore: Gathering) -> AsyncIterator[list[tuple[str, PayloadRef | None]]]:
         """Yield the JSON of outputs in item order, or where large ones lie; the next page comes while one is used."""
         last = chore.fan_out.next_child - 1
-        coming = asyncio.create_task(self._page(chore, -1))
+        size = max(1, PAGE_ITEMS // chore.fan_out.batch_size)
+        coming = asyncio.create_task(self._page(chore, -1, size))
         try:
             while page := await coming:
-                is_last = len(page) < PAGE or page[-1].number >= last
+                is_last = len(page) < size or page[-1].number >= last
                 if not is_last:
-                    coming = asyncio.create_task(self._page(chore, page[-1].number))
+                    coming = asyncio.create_task(self._page(chore, page[-1].number, size))
                     await asyncio.sleep(0)  # its question leaves before the answer to the last one is dealt with
                 yield [one for child in page for one in _outputs_of(child)]
                 if is_last:
@@ -162,17 +165,30 @@ class ChoreService:
             if not coming.cancel() and not coming.cancelled():
                 coming.exception()  # nobody asks for it any more
 
-    async def _page(self, chore: Gathering, after: int) -> list[Outputs]:
+    async def _page(self, chore: Gathering, after: int, size: int) -> list[Outputs]:
         async with pipelined(self._pool) as conn:
-            found = await FanOutRepository(conn).outputs(chore.job_id, chore.fan_out.node_id, after, PAGE)
+            found = await FanOutRepository(conn).outputs(chore.job_id, chore.fan_out.node_id, after, size)
             return await found.rows()
 
     async def _read(self, ref: PayloadRef) -> dict[str, Any]:
         if ref.size_bytes > READ_BYTES:
             message = f"an output of {ref.size_bytes} bytes is not looked into; at most {READ_BYTES} are"
             raise GeodagError(message, code="VALUE_TOO_LARGE", field=ref.blob)
-        value: dict[str, Any] = decode(ref, await self._store.get(ref))
+        value = decode(ref, await self._store.get(ref))
+        if not isinstance(value, dict):
+            raise PayloadLost(f"the stored output {ref.blob} is no mapping", field=ref.blob)
+        check_json(value, "output")
         return value
+
+
+def _small_value(data: bytes, node_id: str) -> dict[str, Any]:
+    """Return an aggregate that is no blob; the outputs in it may be workers' blobs, of which nobody has looked into."""
+    try:
+        value: dict[str, Any] = read_json(data)
+    except (ValueError, RecursionError) as error:
+        raise PayloadLost(f"an output of {node_id} is not JSON") from error
+    check_json(value, "output")
+    return value
 
 
 _FINAL = frozenset({"PAYLOAD_MISSING", "PAYLOAD_CORRUPT", "VALUE_TOO_LARGE", "NOT_JSON"})

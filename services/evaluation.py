@@ -51,10 +51,15 @@ def ended_jobs(steps: Iterable[Step]) -> Iterator[Job]:
     return (step.job for step in steps if step.ended and step.job is not None)
 
 
-def evaluate(workflow: Workflow | None, state: JobState, now: datetime) -> Step:
-    """Return what to write for one job; never raises, a job that fails five times in a row becomes FAILED."""
+def evaluate(workflow: Workflow | None, state: JobState, now: datetime, unwritable: Exception | None = None) -> Step:
+    """Return what to write for one job; never raises, a job that fails five times in a row becomes FAILED.
+
+    With `unwritable`, the error of the last decision's write, that is what is written.
+    """
     job = state.job
     try:
+        if unwritable is not None:
+            raise unwritable
         if workflow is None:
             raise WorkflowError(f"the definition {job.definition_hash} of job {job.job_id} cannot be read")
         decision = advance(workflow, state, now)

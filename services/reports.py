@@ -149,12 +149,14 @@ def _reported(result: TaskResult) -> dict[str, Any]:
         "output": result.output,
         "output_ref": result.output_ref.model_dump() if result.output_ref else None,
         "error": result.error.model_dump(mode="json") if result.error else None,
-        "findings": _cut([finding.model_dump(mode="json", by_alias=True) for finding in result.findings]),
         "metrics": _small(result.metrics),
-        "outcomes": outcomes_of(result.outcomes, result.task_id),
     }
+    findings = _cut([finding.model_dump(mode="json", by_alias=True) for finding in result.findings])
+    outcomes = outcomes_of(result.outcomes, result.task_id)  # each was looked at by itself
     try:
         check_json(facts, "result", depth=-1)  # the columns are no level of the output
+        for finding in findings:
+            check_json(finding, "result.findings")
     except NotJson as error:
         return _invalid(error.detail.message, error.detail.field)
     if result.output_ref is not None and not is_output_of(result.output_ref, result.task_id):
@@ -163,7 +165,7 @@ def _reported(result: TaskResult) -> dict[str, Any]:
         return _invalid(TOO_LARGE, "output")
     if facts["error"] is not None and len(to_json(facts["error"])) > LIMIT_BYTES:
         return _invalid(LONG_ERROR, "error")
-    return facts
+    return {**facts, "findings": findings, "outcomes": outcomes}
 
 
 def _cut(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:

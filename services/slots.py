@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from core.dag.nodes import GLOBAL
 from core.dag.slot_wishes import SlotRequest
-from core.dag.slots import GLOBAL
 from core.dag.slots import MAX_KEY as MAX_TEXT
 from core.errors import NotFound, ParameterInvalid
 from core.identity import Role

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from psycopg import AsyncConnection, errors
+from pydantic_core import PydanticSerializationError
 
 from core.errors import GeodagError
 from repositories.database import AsyncPool, translated
@@ -17,6 +18,12 @@ class StaleWrite(GeodagError):
     """A row was not in the state that the decision had started from; the transaction rolls back."""
 
     code = "STALE_WRITE"
+
+
+class Unwritable(GeodagError):
+    """What was to be written is nothing that the database takes, and will not be the next time either."""
+
+    code = "UNWRITABLE"
 
 
 def begin_meanwhile(conn: Connection) -> None:
@@ -46,6 +53,7 @@ async def pipelined(pool: AsyncPool) -> AsyncIterator[Connection]:
     Raises:
         DatabaseUnavailable: As `repositories.database.transaction`.
         StaleWrite: A statement of `repositories.decisions` found a row in another state.
+        Unwritable: A value cannot be stored.
     """
     try:
         with translated():
@@ -53,3 +61,5 @@ async def pipelined(pool: AsyncPool) -> AsyncIterator[Connection]:
                 yield conn
     except errors.DivisionByZero as error:
         raise StaleWrite("a row was not any more as it had been read") from error
+    except (errors.DataError, PydanticSerializationError) as error:
+        raise Unwritable(f"a value cannot be stored: {type(error).__name__}") from error

@@ -22,6 +22,7 @@ def check(workflow: Workflow, catalog: Mapping[str, HandlerSpec], queues: frozen
     for node_id, work in workflow.works.items():
         _check_work(work, work_path(workflow, node_id), catalog, queues, report)
     _check_retries(workflow, report)
+    _check_slots(workflow, report)
     graph = check_shape(workflow, report)
     check_values(workflow, graph, catalog, report)
 
@@ -80,3 +81,11 @@ def _check_retries(workflow: Workflow, report: Report) -> None:
         if (policy.backoff is Backoff.SCHEDULE) != bool(policy.delays_seconds):
             path = (*work_path(workflow, node_id), "retry")
             report.add(path, "delays_seconds and backoff: schedule need each other")
+
+
+def _check_slots(workflow: Workflow, report: Report) -> None:
+    """Note tasks that would wait for the slot that their own job holds."""
+    for node_id, work in workflow.works.items():
+        if work.concurrency and workflow.concurrency and work.concurrency.key == workflow.concurrency.key:
+            message = f"the job itself holds the slot {work.concurrency.key!r}: a task of it would wait for itself"
+            report.add((*work_path(workflow, node_id), "concurrency", "key"), message)

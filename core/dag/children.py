@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from core.dag import slots
-from core.dag.nodes import Work
+from core.dag.nodes import MOST_SECONDS, Work
 from core.dag.rendering import params_problem
 from core.dag.run import Run
 from core.dag.scope import scope_of
@@ -259,7 +259,7 @@ def _dispatch(run: Run, child: NodeState, attempt: int, made: _Input) -> None:
         params=made.params,
         params_ref=made.ref,
         params_digest=made.params_digest,
-        timeout_seconds=each * (1 if items is None else len(items)),
+        timeout_seconds=each if items is None else min(each * len(items), MOST_SECONDS),
         priority=run.job.priority,
         heartbeat_timeout_seconds=work.heartbeat_timeout_seconds or defaults.heartbeat_timeout_seconds,
         queue_timeout_seconds=work.queue_timeout_seconds or defaults.queue_timeout_seconds,

@@ -4,11 +4,14 @@ A new node type is a new model in `Node`; `core.dag.graph` reads only `targets()
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-PositiveSeconds = Annotated[float, Field(gt=0, le=10 * 365 * 86400, allow_inf_nan=False)]
+MOST_SECONDS: Final = 10 * 365 * 86400
+PositiveSeconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
+GLOBAL: Final = "global:"
+"""How keys of slots begin that are the same for all workflows."""
 Seconds = Annotated[float, Field(ge=0, le=10 * 365 * 86400, allow_inf_nan=False)]
 
 

@@ -70,7 +70,7 @@ def _finish(run: Run) -> None:
     if failed:
         fail_job(run, _root_cause(run, failed[0]))
         return
-    if undone := [key for key in run.workflow.graph.order if _is_undone(run, key)]:
+    if undone := [key for key in run.workflow.graph.order if run.nodes[key].status is NodeStatus.CANCELLED]:
         reason = f"{', '.join(undone)} cancelled before and not started anew"
         run.move_job(JobStatus.CANCELLED, data={"actor": "engine", "reason": reason})
         return
@@ -81,10 +81,6 @@ def _finish(run: Run) -> None:
         fail_job(run, error.detail.model_copy(update={"message": message}))
     except Needed as needed:
         run.need(needed.rendering)
-
-
-def _is_undone(run: Run, node_id: str) -> bool:
-    return run.nodes[node_id].status is NodeStatus.CANCELLED and not run.workflow.nodes[node_id].best_effort
 
 
 def _outputs_of(workflow: Workflow) -> Ask:

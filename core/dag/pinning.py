@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from core.dag.definition import Workflow
 from core.dag.input_spec import violations
-from core.dag.nodes import WorkflowNode
+from core.dag.nodes import GLOBAL, WorkflowNode
 from core.dag.templates import Constant, compile_value
 from core.dag.yaml_source import Path
 from core.wording import did_you_mean, offered
@@ -55,6 +55,7 @@ def pin(workflows: Workflows) -> tuple[dict[Key, Workflow], dict[Key, list[Troub
             troubles[key].append((("nodes",), f"these workflows contain each other: {shown}"))
     pinned: dict[Key, Workflow] = {}
     depths: dict[Key, int] = {}
+    asked: dict[Key, frozenset[str]] = {}
     for key in order:
         below = _children(uses[key])
         if troubles[key] or not below <= pinned.keys():
@@ -64,6 +65,11 @@ def pin(workflows: Workflows) -> tuple[dict[Key, Workflow], dict[Key, list[Troub
             deep = f"its child workflows lie {depths[key]} deep; at most {MAX_DEPTH} are allowed"
             troubles[key].append((("nodes",), deep))
             continue
+        if (own := workflows[key].concurrency) is not None and any(own.key in asked[child] for child in below):
+            waits = f"the job holds the slot {own.key!r}, for which a child workflow of it would wait"
+            troubles[key].append((("concurrency", "key"), waits))
+            continue
+        asked[key] = _fixed_keys(workflows[key]).union(*(asked[child] for child in below))
         hashes = {use.node_id: pinned[use.child].definition_hash for use in uses[key] if use.child is not None}
         pinned[key] = _with_pins(workflows[key], hashes)
     return pinned, {key: found for key, found in troubles.items() if found}
@@ -80,6 +86,12 @@ def _uses(workflow: Workflow, workflows: Workflows) -> Iterator[_Use]:
             versions = [one for (workflow_id, _), one in workflows.items() if workflow_id == node.workflow_id]
             child = default_of(one for one in versions if node.version in {None, one.version})
             yield _Use(node_id, node, None if child is None else (child.workflow_id, child.version))
+
+
+def _fixed_keys(workflow: Workflow) -> frozenset[str]:
+    """Return the keys of slots that are the same in every job of every workflow."""
+    programs = workflow.key_programs.items()
+    return frozenset(key for key, program in programs if key.startswith(GLOBAL) and isinstance(program, Constant))
 
 
 def _children(uses: Iterable[_Use]) -> set[Key]:

@@ -5,7 +5,7 @@ so nothing that an earlier run's worker still says is taken for an answer of thi
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from core.dag.check_params import wrong_params
 from core.dag.json_values import NotJson, check_json
@@ -15,6 +15,7 @@ from core.ids import split_task_id
 from core.models.engine import NodeState
 from core.statuses import NodeStatus, SkipReason
 
+RETRY: Final = "Retry the job: what failed or was cancelled starts anew, with all that follows."
 _UNSUCCESSFUL = frozenset({NodeStatus.FAILED, NodeStatus.CANCELLED})
 
 
@@ -56,7 +57,7 @@ def rerun(run: Run, node_id: str, params: Mapping[str, Any] | None, by: Mapping[
             f"{node_id} has not run yet",
             code="NODE_NOT_STARTED",
             value=node.status.value,
-            remediation=None if node.status is NodeStatus.PENDING else "Retry the job: what was cancelled starts anew.",
+            remediation=None if node.status is NodeStatus.PENDING else RETRY,
         )
     _start_anew(run, [node_id], "job_rerun", {**by, "node_id": node_id})
     if params is not None:
@@ -64,9 +65,9 @@ def rerun(run: Run, node_id: str, params: Mapping[str, Any] | None, by: Mapping[
 
 
 def _never_began(node: NodeState) -> bool:
-    """Return whether a node waits for others, or did when the job was cancelled."""
+    """Return whether a node waits for others, did when the job was cancelled, or waited for what failed."""
     waited = node.status is NodeStatus.CANCELLED and node.ready_at is None and node.attempt == 0
-    return node.status is NodeStatus.PENDING or waited
+    return node.status is NodeStatus.PENDING or waited or node.skip_reason is SkipReason.UPSTREAM_FAILED
 
 
 def _check_reopenable(run: Run) -> None:

@@ -152,8 +152,12 @@ def _carry_on(run: Run, node_id: str) -> None:
 
 
 def _cancel_after_failure(run: Run) -> bool:
-    """Cancel what is unfinished after a failure, except `all_done` joins and what follows them, ended joins too."""
-    if next(run.failed(), None) is None:
+    """Cancel what is unfinished after a failure, except `all_done` joins and what follows them, ended joins too.
+
+    A failure that was there before has done so already: what is unfinished beside it was started anew since.
+    """
+    before = run.state.nodes
+    if all(before[node_id].status is NodeStatus.FAILED for node_id in run.failed()):
         return False
     spared = run.workflow.spared
     victims = [node_id for node_id in run.unfinished() if node_id not in spared]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from core.dag import gates
-from core.dag.nodes import Concurrency
+from core.dag.nodes import GLOBAL, Concurrency
 from core.dag.run import Run
 from core.dag.slot_wishes import SlotChanges, SlotRequest
 from core.dag.templates import TemplateFailed
@@ -21,7 +21,6 @@ from core.models.engine import NodeState
 from core.statuses import JOB_FINAL, AttemptState, NodeStatus
 
 SLOT_KEY_INVALID = "SLOT_KEY_INVALID"
-GLOBAL = "global:"
 MAX_KEY = 256
 _AT_WORK = frozenset({NodeStatus.DISPATCHED, NodeStatus.RUNNING})
 
@@ -39,7 +38,11 @@ def key_of(run: Run, concurrency: Concurrency, path: str, extra: Mapping[str, An
     if not isinstance(text, str) or not 0 < len(text) <= MAX_KEY:
         message = f"{path}.key must be a text of 1 to {MAX_KEY} characters, or an integer; it is {str(value)[:80]!r}"
         raise TemplateFailed(message, code=SLOT_KEY_INVALID, field=f"{path}.key")
-    return text if concurrency.key.startswith(GLOBAL) else f"{run.job.workflow_id}:{text}"
+    key = text if concurrency.key.startswith(GLOBAL) else f"{run.job.workflow_id}:{text}"
+    if key == run.wishes.job_key:
+        message = f"{path}.key is {key!r}, whose slot the job itself holds: it would wait for itself"
+        raise TemplateFailed(message, code=SLOT_KEY_INVALID, field=f"{path}.key")
+    return key
 
 
 def begin(run: Run) -> ErrorDetail | None:

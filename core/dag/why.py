@@ -107,7 +107,7 @@ def waiting_for(
     for key, crowd in children.items():
         if key in nodes and found[key] is None and not crowd.running and crowd.waiting:
             found[key] = {"kind": "children", "detail": {"waiting": crowd.waiting}}
-    return {key: told(reason) for key, reason in found.items()}
+    return {key: _with_all_switches(told(reason), job, around) for key, reason in found.items()}
 
 
 def told(noted: Mapping[str, Any] | None) -> Reason | None:
@@ -163,7 +163,7 @@ def _in_queue(job: Job, attempt: Attempt, around: Surroundings) -> Reason | None
         case None:
             return None
         case "paused":
-            return {"kind": kind, "detail": _held(job, queue, around)}
+            return {"kind": kind, "detail": _switches(job, around, queue)}
         case "dead_letter":
             until = attempt.redispatch_at and attempt.redispatch_at.isoformat()
             return {"kind": kind, "detail": {**asdict(letter), "until": until} if letter else None}
@@ -177,7 +177,7 @@ def _kind(job: Job, state: str, queue: str, no_fit: bool, lost: bool, around: Su
     """Return what an attempt in this state waits for; None for one that runs, or is over."""
     if state not in {AttemptState.QUEUED, AttemptState.PARKED}:
         return None
-    if _held(job, queue, around) is not None:
+    if _switches(job, around, queue):
         return "paused"
     if lost:
         return "dead_letter"
@@ -186,7 +186,16 @@ def _kind(job: Job, state: str, queue: str, no_fit: bool, lost: bool, around: Su
     return "no_fit" if no_fit else "queue"
 
 
-def _held(job: Job, queue: str, around: Surroundings) -> str | None:
-    """Return what pauses a task in its queue."""
-    switches = ("all", f"workflow:{job.workflow_id}", f"queue:{queue}")
-    return "job" if job.paused_at is not None else next((one for one in switches if one in around.pauses), None)
+def _switches(job: Job, around: Surroundings, queue: str | None = None) -> list[str]:
+    """Return all that pauses a job, or a task in its queue."""
+    switches = ("all", f"workflow:{job.workflow_id}", *((f"queue:{queue}",) if queue else ()))
+    own = () if job.paused_at is None else ("job",)
+    return [*own, *(one for one in switches if one in around.pauses)]
+
+
+def _with_all_switches(reason: Reason | None, job: Job, around: Surroundings) -> Reason | None:
+    """Return why a node waits with all that holds it: its row has what held it first."""
+    if reason is None or reason["kind"] != "paused":
+        return reason
+    every = dict.fromkeys([*_switches(job, around), *reason["detail"]["switches"]])
+    return {**reason, "detail": {"switches": list(every)}}

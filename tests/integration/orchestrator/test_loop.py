@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from core.models.engine import Job
+from core.statuses import JobStatus
 from orchestrator.heartbeat import Pulse
 from orchestrator.loop import Loop
 from repositories.database import AsyncPool
@@ -129,3 +130,25 @@ async def test_a_job_left_alone_hides_no_timer_of_another_and_is_looked_at_when_
     loop._deferred[bad] = 0.0
     assert await loop.step() <= 30
     assert loop._deferred[bad] > 0
+
+
+async def test_a_job_of_which_nothing_can_be_written_ends_and_says_so(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that is known makes such a decision; one that does must not keep its job for ever."""
+    monkeypatch.setattr("orchestrator.loop.DEFER_SECONDS", 0.0)
+    bad, good = await two_jobs_to_end(engine)
+
+    async def write_what_cannot_be(conn: Any, job: Job) -> None:
+        if job.job_id == bad and job.status is JobStatus.COMPLETED:
+            await conn.execute("SELECT %s::jsonb", ('"\\u0000"',))
+
+    engine.advance_service.writer._on_job_ended = write_what_cannot_be
+    loop, counted = loop_of(engine), []
+    while (job := await engine.job(bad)).status is JobStatus.RUNNING:
+        counted.append(job.evaluation_failures)
+        await loop.step()
+    assert counted == [0, 1, 2, 3, 4]
+    assert (job.status, (job.error or {})["code"]) == ("FAILED", "INTERNAL")
+    assert "Unwritable" in (job.error or {})["message"]
+    assert (await engine.job(good)).status == "COMPLETED"

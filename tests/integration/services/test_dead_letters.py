@@ -27,7 +27,7 @@ async def letters(engine: Engine, **how: Any) -> Any:
     return await engine.dead_letters.list(**{"only_open": True, "before": None, "limit": 50, **how})
 
 
-@pytest.mark.parametrize("body", [[], "{not json", {"token": "s3cret", "surprise": 1}])
+@pytest.mark.parametrize("body", [[], "{not json", {"token": "s3cret", "surprise": 1}, None, 5, True])
 async def test_a_message_that_nobody_can_read_ends_its_run_visibly(engine: Engine, body: Any) -> None:
     """Case D05."""
     job_id = await engine.create("echo_test")

@@ -18,7 +18,7 @@ SMALL: Final = (
     (repositories.fan_outs, "CHUNK_ITEMS", 2),
     (services.writing_fan_outs, "CHUNK_ITEMS", 2),
     (services.chores, "LINES_BYTES", 1),
-    (services.chores, "PAGE", 2),
+    (services.chores, "PAGE_ITEMS", 2),
     (services.chores, "LIMIT_BYTES", 40),
     (services.chores, "PAUSES", (0.0,)),
 )

@@ -33,6 +33,7 @@ def test_the_checkpoint_of_the_attempt_before_is_loaded() -> None:
         ({"a": [float("nan")]}, "checkpoint.state.a[0]"),
         ({"a": "\0"}, "checkpoint.state.a"),
         ({1: 2}, "checkpoint.state"),
+        ([1], "checkpoint.state"),
     ],
 )
 def test_a_checkpoint_that_is_no_json_is_refused_naming_the_path(state: Any, path: str) -> None:

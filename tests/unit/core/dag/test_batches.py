@@ -166,3 +166,9 @@ def test_retries_of_a_batch_end_with_the_time_for_them() -> None:
     world = batch(task={"retry": {**FIXED, "max_elapsed_seconds": 5}})
     report(world, "many__0", outcome(0), outcome(1), outcome(2, TRANSIENT))
     assert world.node("many__0").status is NodeStatus.FAILED
+
+
+def test_the_time_of_a_batch_is_no_longer_than_one_may_be() -> None:
+    longest = 10 * 365 * 86400
+    (dispatch,) = batch(1000, 1000, task={"timeout_seconds": longest}).decisions[0].dispatches
+    assert dispatch.timeout_seconds == longest

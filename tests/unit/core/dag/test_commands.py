@@ -84,6 +84,38 @@ def test_a_job_of_which_something_stays_cancelled_is_cancelled_again() -> None:
     assert world.job.status == "COMPLETED"
 
 
+def test_what_was_cancelled_is_not_done_although_its_failure_would_not_count() -> None:
+    nodes = {"start": {"type": "start", "next": ["a", "b"]}, "a": task(best_effort=True), "b": task()}
+    world = World(workflow_of({**nodes, "join": task("a", "b", join="all_done"), "end": {"type": "end"}}))
+    order(world, "cancel")
+    order(world, "rerun", node_id="b")
+    world.complete("b")
+    world.complete("join")
+    assert (world.statuses()["a"], world.job.status) == ("CANCELLED", JobStatus.CANCELLED)
+
+
+def test_a_node_that_was_skipped_for_a_failure_before_it_is_not_run_again_alone() -> None:
+    world = World(workflow_of(chain("a", "b")))
+    world.fail("a")
+    assert world.node("b").skip_reason is SkipReason.UPSTREAM_FAILED
+    detail = refusal(world, "rerun", node_id="b")
+    assert (detail.code, detail.value) == ("NODE_NOT_STARTED", "SKIPPED")
+    assert "Retry the job" in (detail.remediation or "")
+
+
+def test_a_rerun_beside_an_old_failure_runs_although_the_workflow_cancels_after_one() -> None:
+    nodes = {"start": {"type": "start", "next": ["a", "b"]}, "a": task(next=["c"]), "b": task(), "c": task("a")}
+    world = World(workflow_of({**nodes, "end": {"type": "end"}}, on_failure="cancel"))
+    world.complete("a")
+    world.complete("c")
+    world.fail("b")
+    order(world, "rerun", node_id="a")
+    assert world.statuses()["a"] == "DISPATCHED"
+    world.complete("a")
+    world.fail("c")
+    assert (world.job.status, (world.job.error or {})["node_id"]) == (JobStatus.FAILED, "b")
+
+
 @pytest.mark.parametrize("kind", ["cancel", "pause", "resume", "priority", "skip", "window"])
 @pytest.mark.parametrize("status", ["COMPLETED", "FAILED"])
 def test_only_retry_and_rerun_touch_a_job_that_has_ended(kind: str, status: str) -> None:

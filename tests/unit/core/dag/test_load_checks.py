@@ -491,3 +491,18 @@ nodes:
     (problem,) = refused(said.replace("SIZE", "2")).problems
     assert f"with batch_size: 1 each {seen} can have its own" in problem.message
     assert load_workflow(said.replace("SIZE", "1"), "w.yaml").works["f"].concurrency is not None
+
+
+def test_a_task_cannot_wait_for_the_slot_that_its_own_job_holds() -> None:
+    text = """\
+workflow_id: w
+version: 1
+concurrency: {key: roads, limit: 2}
+nodes:
+  start: {type: start, next: a}
+  a: {type: task, handler: echo, concurrency: {key: KEY, limit: 2}, next: end}
+  end: {type: end}
+"""
+    (problem,) = refused(text.replace("KEY", "roads")).problems
+    assert "would wait for itself" in problem.message
+    assert load_workflow(text.replace("KEY", "rivers"), "w.yaml").uses_slots

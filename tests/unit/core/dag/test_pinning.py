@@ -105,3 +105,18 @@ def test_inputs_are_checked_against_the_child_as_far_as_they_are_constant(
 ) -> None:
     found = messages(calling("top", "leaf", inputs=given), plain("leaf", inputs=INPUTS))
     assert found.get("top") == expected
+
+
+def holding(key: str) -> dict[str, Any]:
+    return {"concurrency": {"key": key, "limit": 2}}
+
+
+def test_a_parent_may_not_hold_the_slot_for_which_something_below_it_waits() -> None:
+    top = workflow_of(calling("top", "mid").to_json()["nodes"], workflow_id="top", **holding("global:db"))
+    leaf = plain("leaf", **holding("global:db"))
+    node = workflow_of(chain("a", **holding("global:db")), workflow_id="leaf")
+    for asking in (leaf, node):
+        said = messages(top, calling("mid", "leaf"), asking)
+        assert said == {"top": "the job holds the slot 'global:db', for which a child workflow of it would wait"}
+    for other in ("db", "global:other", "global:{{ job.workflow_id }}"):
+        assert messages(top, calling("mid", "leaf"), plain("leaf", **holding(other))) == {}

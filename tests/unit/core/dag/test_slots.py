@@ -206,6 +206,15 @@ def test_a_key_without_a_text_fails_the_node_or_the_job_at_once(key: str, inputs
 # Slots of jobs
 
 
+def test_a_task_whose_key_turns_out_to_be_that_of_its_job_fails_instead_of_waiting_for_itself() -> None:
+    nodes = chain("a", concurrency={"key": "{{ inputs.s }}", "limit": 3})
+    world = World(workflow_of(nodes, inputs=INPUTS, concurrency={"key": "k", "limit": 3}), {"s": "k"})
+    world.grant("job1")
+    assert (world.job.status, (world.job.error or {})["code"]) == (JobStatus.FAILED, "SLOT_KEY_INVALID")
+    other = World(workflow_of(nodes, inputs=INPUTS, concurrency={"key": "k", "limit": 3}), {"s": "j"})
+    assert [one.key for one in other.grant("job1").slots.requests] == ["w:j"]
+
+
 def test_a_job_stays_pending_until_it_has_its_slot() -> None:
     world = jobbed()
     (request,) = world.decisions[0].slots.requests

@@ -164,3 +164,11 @@ def test_the_page_has_every_kind_with_all_that_its_detail_has() -> None:
     for kind, names in KINDS.items():
         (row,) = [line for line in page.splitlines() if line.startswith(f"| `{kind}` | `{{")]
         assert row.startswith(f"| `{kind}` | `{{{', '.join(names)}}}` |")
+
+
+def test_what_several_pauses_hold_names_them_all() -> None:
+    world = World(workflow_of(chain("a")))
+    world.set_job(paused_at=world.now)
+    assert why(world, "all", f"queue:{QUEUE}")["a"] == ("paused", {"switches": ["job", "all", f"queue:{QUEUE}"]})
+    world.set_node("a", status=NodeStatus.READY, waiting_for={"kind": "paused", "detail": f"queue:{QUEUE}"})
+    assert why(world, "all")["a"] == ("paused", {"switches": ["job", "all", f"queue:{QUEUE}"]})
