@@ -11,8 +11,11 @@ from typer.testing import CliRunner, Result
 from cli.commands.workflow import app
 from cli.errors import JobNotCompleted
 from cli.output import HARMFUL
+from core.dag.catalogue import BrokenFile, WorkflowCatalogue, load_folder
 from core.dag.loader import load_workflow
+from core.errors import NotFound
 from core.handlers_catalog import CATALOG
+from services.shelf import Shelf
 
 SHIPPED = Path(__file__).parents[3] / "workflows"
 GOOD = """\
@@ -163,6 +166,32 @@ def test_lint_of_one_file_says_nothing_of_what_may_be_elsewhere_but_what_is_know
     (wrong,) = messages_of(file)
     assert "has no input 'massage'" in wrong
     assert messages_of(written(tmp_path, "self.yaml", GREETS.replace("greeting_twice", "mine"))) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [GREETS.replace("greeting_twice", "mine"), GREETS.replace("greeting_twice", "gone"), GREETS.replace("end}", "x}")],
+)
+def test_lint_shows_what_is_wrong_where_the_remedy_of_a_broken_workflow_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    written(tmp_path, "mine.yaml", text)
+    shelf = Shelf(load_folder({"mine.yaml": text}), {"mine.yaml": text})
+    with pytest.raises(NotFound) as told:
+        shelf.get("mine")
+    command, _, where = str(told.value.detail.remediation).removeprefix("`geodag workflow ").partition("`")
+    assert where == " in the folder of the workflows shows every problem."
+    monkeypatch.chdir(tmp_path)
+    (broken,) = shelf.catalogue.broken
+    assert set(broken.error.splitlines()) <= set(run(*command.split()).stdout.splitlines())
+
+
+def test_no_remedy_names_lint_for_what_only_the_database_shows() -> None:
+    catalogue = WorkflowCatalogue({}, (BrokenFile("demo.yaml", "demo.yaml: stored otherwise", stored=True),))
+    with pytest.raises(NotFound) as told:
+        Shelf(catalogue, {"demo.yaml": GOOD}).get("demo")
+    assert "a new version" in (remedy := str(told.value.detail.remediation))
+    assert "geodag workflow lint" not in remedy
 
 
 def test_lint_meets_the_conflicts_with_the_checkout_that_up_would_meet(tmp_path: Path) -> None:
