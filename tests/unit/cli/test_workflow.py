@@ -292,7 +292,18 @@ def test_simulate_tells_what_happens_and_when(tmp_path: Path) -> None:
 def test_simulate_says_what_a_job_waits_for_when_nothing_more_would_happen(tmp_path: Path) -> None:
     result = run("simulate", written(tmp_path, "demo.yaml", GATED))
     assert isinstance(result.exception, JobNotCompleted)
-    assert "hold is WAITING: kind=gate" in result.stdout
+    assert "hold is WAITING: gate\n" in result.stdout
+    assert "end is PENDING: dependency open=hold\n" in result.stdout
+    waiting = json.loads(run("simulate", tmp_path / "demo.yaml", "--json").stdout)["nodes"]["end"]["waiting_for"]
+    assert waiting == {"kind": "dependency", "detail": {"open": ["hold"]}}
+
+
+def test_simulate_of_a_shipped_workflow_without_a_scenario_says_what_to_write_into_one(tmp_path: Path) -> None:
+    file = SHIPPED / "hello_world.yaml"
+    (hint,) = (line for line in run("simulate", file).stdout.splitlines() if line.startswith("hint: "))
+    scenario = written(tmp_path, "s.yaml", hint.rpartition("--scenario: ")[2].replace("…", "hello"))
+    result = run("simulate", file, "--scenario", scenario)
+    assert (result.exit_code, "hint: " in result.stdout) == (0, False)
 
 
 def test_simulate_shows_reasons_and_messages_whole_and_cuts_other_values(tmp_path: Path) -> None:
