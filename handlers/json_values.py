@@ -58,7 +58,7 @@ def _text(value: str, path: str) -> str:
 
 def _integer(value: int, path: str) -> int:
     if value.bit_length() > MAX_INTEGER_BITS:
-        raise NotJson(f"{path} is an integer of {value.bit_length()} bits", field=path)
+        raise NotJson(f"{path} is an integer of {value.bit_length()} bits, more than {MAX_INTEGER_BITS}", field=path)
     return value
 
 

@@ -23,6 +23,10 @@ from services.work import Connection
 log = logging.getLogger(__name__)
 
 LISTED: Final = "`geodag workflow list` or GET /api/v1/workflows says which there are."
+_LINT: Final = "`geodag workflow lint .` in the folder of the workflows shows every problem."
+_NEW_VERSION: Final = (
+    "It is about what is stored, which lint does not know: give the file that was changed a new version."
+)
 _ID: Final = re.compile(r"""^["']?workflow_id["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
 
 
@@ -60,7 +64,7 @@ class Shelf:
                 f"{missing}: its file is broken: {first}{more}",
                 field=missing.detail.field,
                 value=missing.detail.value,
-                remediation=f"`geodag workflow lint {broken.file}` in the folder of the workflows shows every problem.",
+                remediation=_NEW_VERSION if broken.stored else _LINT,
             ) from missing
 
     def _broken(self, workflow_id: str, version: int | None) -> BrokenFile | None:
@@ -91,7 +95,7 @@ class Shelf:
         name, file = f"{key[0]} version {key[1]}", self._file_of(key)
         log.error("workflow version has other content in the database", extra={"workflow": name, "file": file})
         reason = f"{name} is stored with other content ({other.definition_hash[:12]}), which stays in use; "
-        broken = BrokenFile(file or name, f"{file or name}: {reason}give the change a new version")
+        broken = BrokenFile(file or name, f"{file or name}: {reason}give the change a new version", stored=True)
         try:
             stored = Workflow.from_json(other.definition)
         except ValueError:
@@ -121,7 +125,7 @@ class Shelf:
                 name = self._file_of(key) or f"{key[0]} version {key[1]}"
                 problems = "\n".join(f"{name}: {message}" for _, message in found)
                 if key in self.catalogue.workflows:
-                    self.catalogue = self.catalogue.without(key, BrokenFile(name, problems))
+                    self.catalogue = self.catalogue.without(key, BrokenFile(name, problems, stored=True))
 
 
 def _id_in(file: str, text: str) -> str:

@@ -16,7 +16,7 @@ from cli.operator import Json, operate
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, print_text, print_warning, show
 from cli.target import Target
-from core.json_keys import unique
+from core.json_keys import RepeatedKey, unique
 from core.statuses import JOB_FINAL, JobStatus
 
 ENDED = ("job_id", "workflow_id", "workflow_version", "status", "run_no", "outputs", "outputs_ref", "error", "warnings")
@@ -89,11 +89,20 @@ def _pair(text: str) -> tuple[str, Any]:
     if not separator or not name:
         raise WrongCommandLine(f"--input needs NAME=VALUE, found {text!r}")
     try:
-        return name, json.loads(value, object_pairs_hook=unique)
-    except ValueError:
+        return name, json.loads(value, object_pairs_hook=unique, parse_constant=_no_constant)
+    except RepeatedKey as error:
+        raise WrongCommandLine(f"--input {name}: {error}") from error
+    except json.JSONDecodeError:
         return name, value
+    except ValueError as error:
+        raise WrongCommandLine(f"--input {name} has a number with too many digits") from error
     except RecursionError as error:
         raise WrongCommandLine(f"--input {name} is nested too deeply") from error
+
+
+def _no_constant(word: str) -> Any:
+    """Refuse NaN and Infinity, which Python takes for JSON."""
+    raise json.JSONDecodeError("not JSON", word, 0)
 
 
 def _object(source: str) -> Json:

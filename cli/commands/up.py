@@ -134,8 +134,8 @@ def warn_of_broken(home: Path) -> None:
         return  # Whether the stack answers is not asked here.
     if broken:
         lines = ["  " + _first_problem(one["file"], one["error"]) for one in broken]
-        told = f"broken workflow files: {len(broken)}; `geodag workflow lint` with their folder shows every problem"
-        print_warning("\n".join([told, *lines]))
+        told = "`geodag workflow lint` with their folder shows every problem, but knows nothing of what is stored"
+        print_warning("\n".join([f"broken workflow files: {len(broken)}; {told}", *lines]))
 
 
 def _first_problem(file: str, error: str) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group
 
+from cli.commands.looking import reason_of
 from cli.errors import CliError, JobNotCompleted
 from cli.options import JsonOption
 from cli.output import counted, json_text, key_value_table, print_json, print_text, printable_lines, row_table, show
@@ -23,7 +24,6 @@ from core.dag.nodes import WorkflowNode
 from core.dag.problems import Problem
 from core.dag.rehearsal import Rehearsed, rehearse
 from core.dag.scenario import Scenario, read_scenario
-from core.dag.why import told
 from core.dag.yaml_source import MAX_CHARACTERS, write_yaml
 from core.errors import CallerError, WorkflowError
 from core.handlers_catalog import CATALOG, HandlerSpec
@@ -200,7 +200,8 @@ def _document(result: Rehearsed) -> dict[str, Any]:
         "outputs": result.job.outputs,
         "error": result.job.error,
         "warnings": result.job.warnings,
-        "nodes": {key: _shown(node) for key, node in result.nodes.items()},
+        "hints": result.hints,
+        "nodes": {key: _shown(node, result.waiting[key]) for key, node in result.nodes.items()},
         "timeline": [
             {"seconds": one.seconds, "event": one.event, "node_id": one.node_id, "data": dict(one.data)}
             for one in result.timeline
@@ -208,8 +209,8 @@ def _document(result: Rehearsed) -> dict[str, Any]:
     }
 
 
-def _shown(node: NodeState) -> dict[str, Any]:
-    return {**node.model_dump(mode="json", include=SHOWN_OF_NODES), "waiting_for": told(node.waiting_for)}
+def _shown(node: NodeState, reason: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {**node.model_dump(mode="json", include=SHOWN_OF_NODES), "waiting_for": reason}
 
 
 def _story(result: Rehearsed) -> str:
@@ -217,12 +218,14 @@ def _story(result: Rehearsed) -> str:
         f"{one.seconds:>10.1f} s  {one.node_id or '':<24}  {one.event:<20}  {_words(one.data)}".rstrip()
         for one in result.timeline
     ]
-    waiting = [f"{key} is {node.status}: {_words(told(node.waiting_for) or {})}" for key, node in _unfinished(result)]
-    return "\n".join([*lines, *waiting, f"{result.job.status} after {result.seconds:g} s", ""])
+    waiting = [_unfinished(key, node, result) for key, node in result.nodes.items() if node.status not in NODE_FINAL]
+    hints = [f"hint: {one}" for one in result.hints]
+    return "\n".join([*lines, *waiting, *hints, f"{result.job.status} after {result.seconds:g} s", ""])
 
 
-def _unfinished(result: Rehearsed) -> list[tuple[str, NodeState]]:
-    return [(key, node) for key, node in result.nodes.items() if node.status not in NODE_FINAL]
+def _unfinished(node_id: str, node: NodeState, result: Rehearsed) -> str:
+    reason = reason_of(result.waiting[node_id])
+    return f"{node_id} is {node.status}" + (f": {reason}" if reason else "")
 
 
 def _words(data: Mapping[str, Any]) -> str:

@@ -22,6 +22,8 @@ class BrokenFile:
     error: str
     problems: tuple[Problem, ...] = ()
     """The same one by one, where they have lines."""
+    stored: bool = False
+    """It does not fit what is stored, which no look at the files shows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ declared type, and null when nobody has to give it. Of everything else every kin
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
@@ -23,7 +23,8 @@ from core.dag.condition_syntax import (
 from core.dag.condition_text import alternatives, chained, named, text_of
 from core.dag.conditions import same_json, shown
 from core.dag.input_spec import InputSpec
-from core.dag.templates import Expression
+from core.dag.templates import Expression, Lookup
+from core.statuses import NodeStatus
 from core.wording import a_kind, did_you_mean
 
 Kinds = frozenset[str]
@@ -45,6 +46,7 @@ KINDS_OF_TYPES: Final[Mapping[str, str]] = {
     "object": MAPPING,
     "null": NULL,
 }
+_STATUSES: Final = tuple(status.value for status in NodeStatus)
 _OF_JOB: Final[Mapping[str, str]] = {
     **dict.fromkeys(("job_id", "workflow_id", "created_at"), TEXT),
     **dict.fromkeys(("workflow_version", "run_no", "priority"), NUMBER),
@@ -82,9 +84,9 @@ def kinds_of(expression: Expression | None, inputs: Mapping[str, InputSpec]) -> 
         return kinds_of_input(spec)
     if expression is None or not expression.is_lookup:
         return ANY
+    if _is_status(expression):
+        return frozenset({TEXT})
     match expression.lookups[0].chain:
-        case ("nodes", _, "status"):
-            return frozenset({TEXT})
         case ("job", str() as name) if name in _OF_JOB:
             return frozenset({_OF_JOB[name]})
         case _:
@@ -223,18 +225,38 @@ class _Reading:
         )
 
     def _unlisted(self, term: Infix) -> Iterator[str]:
-        """Yield the texts and numbers that an input with listed values is compared with although it never has them."""
+        """Yield the texts and numbers that an input or status is compared with although it never has them."""
         pairs = [(term.left, term.right), (term.right, term.left)] if term.sign in {"==", "!="} else []
         pairs += [(term.left, item) for item in term.right.items] if isinstance(term.right, Items) else []
         for operand, literal in pairs:
-            spec = input_of(_expression_of(operand, self.field), self.inputs)
-            allowed = None if spec is None else allowed_values(spec)
+            allowed = self._listed(_expression_of(operand, self.field))
             if allowed is None or not isinstance(literal, Literal) or literal.value is None:
                 continue
             if not any(same_json(literal.value, one) for one in allowed):
                 known = ", ".join(map(shown, allowed))
-                guess = did_you_mean(str(literal.value), [one for one in allowed if isinstance(one, str)])
+                guess = _guess(str(literal.value), [one for one in allowed if isinstance(one, str)])
                 yield f"{named(operand)} is never {text_of(literal)}; its values are {known}{guess}"
+
+    def _listed(self, expression: Expression | None) -> tuple[Any, ...] | None:
+        """Return the values that an expression may have, None when they are not listed."""
+        if (spec := input_of(expression, self.inputs)) is not None:
+            return allowed_values(spec)
+        return _STATUSES if expression is not None and _is_status(expression) else None
+
+
+def _is_status(expression: Expression) -> bool:
+    """Return whether an expression is the status of a node."""
+    match expression.lookups:
+        case (Lookup(chain=("nodes", _, "status")),):
+            return expression.is_lookup
+        case _:
+            return False
+
+
+def _guess(word: str, known: Sequence[str]) -> str:
+    """Return the question which known word was meant, in whatever letters it was written."""
+    guesses = (did_you_mean(one, known) for one in (word, word.upper(), word.lower()))
+    return next(filter(None, guesses), "")
 
 
 def _expression_of(term: Term, field: Expression | None) -> Expression | None:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from core.dag.branch_cover import uncovered
 from core.dag.certainty import Certain, certain_at, certain_at_end, completed_where, may_lack_output
+from core.dag.checks import work_path
 from core.dag.condition_syntax import shorten
 from core.dag.condition_types import doubts
 from core.dag.conditions import parse_condition, shown
@@ -14,6 +15,7 @@ from core.dag.loader import load_workflow
 from core.dag.nodes import ConditionalNode, JoinRule, WorkflowNode
 from core.dag.places import Kind, Place, places
 from core.dag.problems import DefinitionError, Problem, Report
+from core.dag.retry import contradictions
 from core.dag.templates import Expression, compile_value
 from core.dag.value_types import misfit
 from core.dag.yaml_source import Path, read_yaml
@@ -54,6 +56,8 @@ def lint(workflow: Workflow, report: Report) -> None:
         if isinstance(node, WorkflowNode) and (node.workflow_id, node.version) == (workflow.workflow_id, None):
             report.add(("nodes", node_id, "workflow_id"), RUNS_ITSELF)
     _check_conditions(workflow, report)
+    for path, advice in sorted(_retry_advice(workflow)):
+        report.add(path, advice)
 
 
 def _check_conditions(workflow: Workflow, report: Report) -> None:
@@ -68,6 +72,17 @@ def _check_conditions(workflow: Workflow, report: Report) -> None:
         values = uncovered(node, workflow.inputs) if isinstance(node, ConditionalNode) and node.branches else None
         if values is not None:
             report.add(("nodes", node_id, "branches"), _no_branch(node_id, values))
+
+
+def _retry_advice(workflow: Workflow) -> set[tuple[tuple[str, ...], str]]:
+    """Return what contradicts itself in retries, where it is written; what is said for all nodes only once."""
+    found = set()
+    for node_id, policy in workflow.retry_policies.items():
+        node = workflow.nodes[node_id]
+        own = node.retry if isinstance(node, WorkflowNode) else workflow.works[node_id].retry
+        path = ("defaults", "retry") if own is None else (*map(str, work_path(workflow, node_id)), "retry")
+        found |= {(path, doubt) for doubt in contradictions(policy)}
+    return found
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -28,6 +28,8 @@ _SAID: Final = re.compile(
 
 def instead_of_sign(source: str, at: int) -> str:
     """Say what to write for the sign at which a condition ends to be one; `===` is known by its second character."""
+    if source[at] == "$":
+        return "; write {{ … }} without the $"
     begin = at - 2 if source[at] == "=" and source[max(0, at - 2) : at] in {"==", "!="} else at
     found = next((sign for sign in _SIGNS if source.startswith(sign, begin)), None)
     return "" if found is None else f"; write {_SIGNS[found]} instead of {found}"

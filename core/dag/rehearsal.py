@@ -26,9 +26,11 @@ from core.dag.nodes import GateNode
 from core.dag.rendering import Rendered, Rendering, perform
 from core.dag.scenario import Order, Scenario
 from core.dag.scenario_checks import check_scenario
+from core.dag.scenario_hints import check_items, unsupposed
 from core.dag.state import Dispatch, JobState
 from core.dag.supposing import Performance, suppose
 from core.dag.tallies import items_of, outputs_of
+from core.dag.why import Reason, Surroundings, waiting_for
 from core.errors import WorkflowError
 from core.handlers_catalog import CATALOG, HandlerSpec
 from core.ids import task_id
@@ -59,6 +61,10 @@ class Rehearsed:
     nodes: Mapping[str, NodeState]
     timeline: tuple[Moment, ...]
     seconds: float
+    waiting: Mapping[str, Reason | None]
+    """What each node waits for, as `core.dag.why` tells it."""
+    hints: tuple[str, ...]
+    """What the scenario may have left out."""
 
     @property
     def ended(self) -> bool:
@@ -107,6 +113,8 @@ class _Rehearsal:
         self.blobs: dict[str, bytes] = {}
         self.limits: dict[str, int] = {}
         """Of slots, by key."""
+        self.counts: dict[str, int] = {}
+        """The most items that each fan-out had."""
         self.inputs: dict[str, Mapping[str, Any]] = {}
         """Params by task id, of attempts that no worker has taken."""
         self.orders = len(scenario.commands)
@@ -138,7 +146,16 @@ class _Rehearsal:
         job = self.state.job
         ended = job.completed_at if job.status in JOB_FINAL else None
         seconds = ((ended or self.now) - START).total_seconds()
-        return Rehearsed(job, self.state.nodes, tuple(self.timeline), seconds)
+        check_items(self.scenario, self.counts)
+        hints = unsupposed(self.workflow, self.scenario, job, self.state.nodes)
+        return Rehearsed(job, self.state.nodes, tuple(self.timeline), seconds, self._waiting(), hints)
+
+    def _waiting(self) -> Mapping[str, Reason | None]:
+        """Return what each node waits for; of workers without a number there is always one."""
+        attempts = self.state.attempts
+        workers = {one.queue: self.scenario.workers.get(one.queue, 1) for one in attempts.values()}
+        around = Surroundings(frozenset(), workers)
+        return waiting_for(self.workflow, self.state.job, self.state.nodes, attempts, around)
 
     def _later(self, seconds: float, do: Callable[[], None]) -> None:
         heapq.heappush(self.due, (self.now + timedelta(seconds=seconds), next(self.order), do))
@@ -161,6 +178,8 @@ class _Rehearsal:
             self._later(self.scenario.queue_seconds, self._claim)
         for start in decision.child_jobs:
             self._perform(self.state.attempts[start.node_id], start.inputs)
+        for row in decision.fan_outs:
+            self.counts[row.node_id] = max(row.item_count, self.counts.get(row.node_id, 0))
         for node in decision.nodes:
             self._open_gate(node)
         if decision.attempts_ended:

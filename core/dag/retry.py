@@ -1,6 +1,7 @@
 """Budgets and delays. Pure: jitter comes from a hash of the task id."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -50,6 +51,24 @@ def delay_seconds(policy: RetryPolicy, retries_used: int, task_id: str) -> float
     spread = 1 + policy.jitter * (2 * _fraction(task_id) - 1)
     cap = policy.max_delay_seconds if policy.backoff is not Backoff.SCHEDULE else float("inf")
     return min(base * spread, cap)
+
+
+def contradictions(policy: RetryPolicy) -> Iterator[str]:
+    """Yield what a policy says in vain."""
+    initial, longest, elapsed = policy.initial_delay_seconds, policy.max_delay_seconds, policy.max_elapsed_seconds
+    if policy.max_retries == 0:
+        return
+    if policy.backoff is not Backoff.SCHEDULE and initial > longest:
+        yield (
+            f"initial_delay_seconds {initial:g} is cut to the {longest:g} of max_delay_seconds; "
+            "say a larger max_delay_seconds too"
+        )
+    earliest = _base_delay(policy, 0) * (1 - policy.jitter)
+    if elapsed is not None and elapsed <= earliest:
+        yield (
+            f"max_elapsed_seconds {elapsed:g} are over before the first retry, {earliest:g} s after the failure or "
+            "later: nothing but lost workers is retried; say more of them, or max_retries: 0"
+        )
 
 
 def _base_delay(policy: RetryPolicy, retries_used: int) -> float:

@@ -76,9 +76,13 @@ class Scenario(Definition):
     queue_seconds: Seconds = Field(default=0.0, description="How long a free worker takes to begin.")
     give_up_after_seconds: PositiveSeconds = Field(default=30 * 86400.0, description="Of supposed time.")
 
+    def plays(self, node_id: str, handler: str) -> Sequence[Play]:
+        """Return how the attempts of a node turn out, other than those of items that have plays of their own."""
+        return self.tasks.get(node_id) or self.tasks.get(handler) or (Play(),)
+
     def play(self, node_id: str, handler: str, attempt: int, index: int | None = None) -> Play:
         """Return how an attempt, or one item of it, turns out."""
-        plays: Sequence[Play] = self.tasks.get(node_id) or self.tasks.get(handler) or (Play(),)
+        plays = self.plays(node_id, handler)
         if index is not None:
             plays = self.items.get(node_id, {}).get(str(index), plays)
         return plays[min(attempt, len(plays) - 1)]

@@ -7,6 +7,7 @@ import yaml
 
 MAX_LINE: Final = 1000
 """Characters of a line in which a template is looked for, which takes their square where many begin and none ends."""
+MERGE_KEY: Final = '<<: merge keys are not part of the language; write the keys out, or "<<" for a key of that name'
 _UNQUOTED: Final = re.compile(r"(?:^|[:,\[{-]\s+|\[)(?P<template>\{\{.*?\}\})")
 _SAME_COLUMN: Final = "begin the keys of one mapping, and the items of one list, in one column"
 _NOT_CLOSED: Final = re.compile(r"while parsing a flow (mapping|sequence)")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from core.dag.yaml_mistakes import key_mistake, syntax_mistake
+from core.dag.yaml_mistakes import MERGE_KEY, key_mistake, syntax_mistake
 
 MAX_CHARACTERS = 1024 * 1024
 """Of a file; whoever reads one needs no more of it than one more."""
@@ -144,6 +144,8 @@ class _Builder:
                 raise YamlProblem(
                     key_mistake(key_node, next((one for one in path[-1:] if isinstance(one, str)), None)), line
                 )
+            if key == "<<" and key_node.style is None:
+                raise YamlProblem(MERGE_KEY, line)
             if key in result:
                 raise YamlProblem(f"the key {key!r} is there twice", line)
             self.lines[(*path, key)] = line

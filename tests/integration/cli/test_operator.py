@@ -1,6 +1,7 @@
 """What the operators' commands call, and what a wrong command line is told."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,26 @@ def test_a_job_is_started_with_inputs_of_a_file_and_of_the_command_line(peer: Pe
     assert "j2" in shown
     body = {"inputs": {"a": 5, "b": {"c": [2]}, "d": "5", "e": "x = y"}, "version": 2, "priority": 8}
     assert peer.seen == [("POST", "jobs?rerun=true", {"workflow_id": "w"} | body)]
+
+
+@pytest.mark.parametrize("word", ["NaN", "-Infinity", "[NaN]", "{a: 1}", '{"a": 1', ""])
+def test_an_input_that_is_not_json_is_a_text(peer: Peer, word: str) -> None:
+    run("job", "run", "w", "--input", f"v={word}")
+    assert peer.seen[0][2]["inputs"] == {"v": word}
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ('{"a": 1, "a": 2}', "--input v: the key 'a' appears twice in an object"),
+        ('[{"b": {"a": 1, "a": 1}}]', "--input v: the key 'a' appears twice in an object"),
+        ("[" + "1" * 5000 + "]", "--input v has a number with too many digits"),
+    ],
+)
+def test_an_input_that_is_json_and_cannot_be_read_is_no_text(peer: Peer, value: str, problem: str) -> None:
+    with pytest.raises(WrongCommandLine, match=re.escape(problem)):
+        run("job", "run", "w", "--input", f"v={value}")
+    assert peer.seen == []
 
 
 @pytest.mark.parametrize(("status", "code"), [("COMPLETED", 0), ("FAILED", 4), ("CANCELLED", 4)])

@@ -97,7 +97,7 @@ async def test_whoever_asks_for_a_workflow_of_a_broken_file_is_told_what_is_wron
     assert shelf.get("demo").version == 1
     with pytest.raises(NotFound, match=r"no version 2: its file is broken: demo_1.yaml:5: node say: .*nowhere") as told:
         shelf.get("demo", 2)
-    assert "geodag workflow lint demo_1.yaml" in str(told.value.detail.remediation)
+    assert "geodag workflow lint ." in str(told.value.detail.remediation)
     with pytest.raises(NotFound, match=r"no workflow 'other': its file is broken: demo_2.yaml:5: .*and \d more"):
         shelf.get("other")
     with pytest.raises(NotFound, match=r"has no version 3$"):

@@ -11,8 +11,11 @@ from typer.testing import CliRunner, Result
 from cli.commands.workflow import app
 from cli.errors import JobNotCompleted
 from cli.output import HARMFUL
+from core.dag.catalogue import BrokenFile, WorkflowCatalogue, load_folder
 from core.dag.loader import load_workflow
+from core.errors import NotFound
 from core.handlers_catalog import CATALOG
+from services.shelf import Shelf
 
 SHIPPED = Path(__file__).parents[3] / "workflows"
 GOOD = """\
@@ -165,6 +168,32 @@ def test_lint_of_one_file_says_nothing_of_what_may_be_elsewhere_but_what_is_know
     assert messages_of(written(tmp_path, "self.yaml", GREETS.replace("greeting_twice", "mine"))) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [GREETS.replace("greeting_twice", "mine"), GREETS.replace("greeting_twice", "gone"), GREETS.replace("end}", "x}")],
+)
+def test_lint_shows_what_is_wrong_where_the_remedy_of_a_broken_workflow_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    written(tmp_path, "mine.yaml", text)
+    shelf = Shelf(load_folder({"mine.yaml": text}), {"mine.yaml": text})
+    with pytest.raises(NotFound) as told:
+        shelf.get("mine")
+    command, _, where = str(told.value.detail.remediation).removeprefix("`geodag workflow ").partition("`")
+    assert where == " in the folder of the workflows shows every problem."
+    monkeypatch.chdir(tmp_path)
+    (broken,) = shelf.catalogue.broken
+    assert set(broken.error.splitlines()) <= set(run(*command.split()).stdout.splitlines())
+
+
+def test_no_remedy_names_lint_for_what_only_the_database_shows() -> None:
+    catalogue = WorkflowCatalogue({}, (BrokenFile("demo.yaml", "demo.yaml: stored otherwise", stored=True),))
+    with pytest.raises(NotFound) as told:
+        Shelf(catalogue, {"demo.yaml": GOOD}).get("demo")
+    assert "a new version" in (remedy := str(told.value.detail.remediation))
+    assert "geodag workflow lint" not in remedy
+
+
 def test_lint_meets_the_conflicts_with_the_checkout_that_up_would_meet(tmp_path: Path) -> None:
     text = (SHIPPED / "echo_test.yaml").read_text(encoding="utf-8")
     changed = f"{text}on_failure: cancel\n"
@@ -263,7 +292,18 @@ def test_simulate_tells_what_happens_and_when(tmp_path: Path) -> None:
 def test_simulate_says_what_a_job_waits_for_when_nothing_more_would_happen(tmp_path: Path) -> None:
     result = run("simulate", written(tmp_path, "demo.yaml", GATED))
     assert isinstance(result.exception, JobNotCompleted)
-    assert "hold is WAITING: kind=gate" in result.stdout
+    assert "hold is WAITING: gate\n" in result.stdout
+    assert "end is PENDING: dependency open=hold\n" in result.stdout
+    waiting = json.loads(run("simulate", tmp_path / "demo.yaml", "--json").stdout)["nodes"]["end"]["waiting_for"]
+    assert waiting == {"kind": "dependency", "detail": {"open": ["hold"]}}
+
+
+def test_simulate_of_a_shipped_workflow_without_a_scenario_says_what_to_write_into_one(tmp_path: Path) -> None:
+    file = SHIPPED / "hello_world.yaml"
+    (hint,) = (line for line in run("simulate", file).stdout.splitlines() if line.startswith("hint: "))
+    scenario = written(tmp_path, "s.yaml", hint.rpartition("--scenario: ")[2].replace("…", "hello"))
+    result = run("simulate", file, "--scenario", scenario)
+    assert (result.exit_code, "hint: " in result.stdout) == (0, False)
 
 
 def test_simulate_shows_reasons_and_messages_whole_and_cuts_other_values(tmp_path: Path) -> None:

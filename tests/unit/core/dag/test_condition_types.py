@@ -85,6 +85,13 @@ def told(condition: str, field: str | None = None) -> list[str]:
         ("{{ inputs.e }} in ['auto', 'direct']", "{{ inputs.e }} is never 'direct'"),
         ("{{ inputs.c }} == 4", "{{ inputs.c }} is never 4"),
         ("{{ inputs.c }} == '3'", "write 3"),
+        ("{{ inputs.e }} == 'AUTO'", "did you mean auto?"),
+        (
+            "{{ nodes.a.status }} == 'completed'",
+            "{{ nodes.a.status }} is never 'completed'; its values are \"PENDING\"",
+        ),
+        ("'Canceled' != {{ nodes.a.status }}", "; did you mean CANCELLED?"),
+        ("{{ nodes.a.status }} in ['FAILED', 'SUCCESS']", "{{ nodes.a.status }} is never 'SUCCESS'"),
     ],
 )
 def test_a_condition_that_cannot_do_what_it_says_is_told_with_what_to_write(condition: str, instead: str) -> None:
@@ -100,6 +107,7 @@ def test_a_condition_that_cannot_do_what_it_says_is_told_with_what_to_write(cond
         ("== 1", S, "condition_field is a text and 1 is a number; write '1'"),
         ("in [1, 2]", S, "condition_field is a text and no item of [1, 2] is"),
         ("== 'c'", "{{ inputs.e }}", "condition_field is never 'c'"),
+        ("== 'done'", "{{ nodes.a.status }}", "condition_field is never 'done'"),
     ],
 )
 def test_comparisons_without_a_left_side_are_told_in_their_own_spelling(
@@ -125,7 +133,11 @@ def test_long_conditions_are_told_in_short() -> None:
         *("{{ inputs.s | length }} > 3", "{{ inputs.n | string }} == '3'", "{{ inputs.may | default(false) }}"),
         *(f"{S} in ['a', 1]", f"{N} in {{{{ inputs.l }}}}", f"{S} in {S}", f"{S} in {{{{ inputs.o }}}}", f"{S} in []"),
         *("{{ inputs.l }} == []", "{{ inputs.o.deep }} == 1", "{{ inputs.e }} == 'auto'", "{{ inputs.c }} == 3.0"),
-        *("{{ nodes.a.status }} == 'COMPLETED'", "{{ job.correlation_id }} == 'x'"),
+        *(
+            "{{ nodes.a.status }} in ['RUNNING', 'COMPLETED']",
+            "{{ nodes.a.output.status }} == 'x'",
+            "{{ job.correlation_id }} == 'x'",
+        ),
     ],
 )
 def test_what_may_be_right_for_some_values_is_not_told(condition: str) -> None:

@@ -9,7 +9,7 @@ from core.dag.lint import lint
 from core.dag.nodes import GateNode
 from core.dag.problems import Report
 from core.dag.rehearsal import rehearse
-from core.dag.scenario import GatePlay, Scenario
+from core.dag.scenario import GatePlay, Scenario, read_scenario
 from core.dag.yaml_source import Source, read_yaml, write_yaml
 from core.statuses import JobStatus, NodeStatus
 from tests.unit.core.dag.harness import task, workflow_of
@@ -347,3 +347,38 @@ def test_what_is_certain_has_completed_in_every_rehearsal_that_completes(workflo
     assert certain_at_end(workflow) <= completed
     certain = certain_at(workflow)
     assert all(certain[key] <= completed for key in completed)
+
+
+LATE = "max_elapsed_seconds 3 are over before the first retry, 4 s after the failure or later"
+CUT = "initial_delay_seconds 600 is cut to the 300 of max_delay_seconds; say a larger max_delay_seconds too"
+
+
+@pytest.mark.parametrize(
+    ("retry", "said"),
+    [
+        ({"initial_delay_seconds": 600}, [CUT]),
+        ({"initial_delay_seconds": 600, "max_retries": 0}, []),
+        ({"initial_delay_seconds": 600, "max_delay_seconds": 600}, []),
+        ({"backoff": "schedule", "delays_seconds": [600], "initial_delay_seconds": 600}, []),
+        ({"max_elapsed_seconds": 3}, [LATE]),
+        ({"max_elapsed_seconds": 5}, []),
+        ({"max_elapsed_seconds": 3, "backoff": "schedule", "delays_seconds": [4], "jitter": 0}, [LATE]),
+        ({"max_elapsed_seconds": 3, "initial_delay_seconds": 0}, []),
+    ],
+)
+def test_retries_that_contradict_themselves_are_told_where_they_are_written(
+    retry: dict[str, Any], said: list[str]
+) -> None:
+    fan_out = {"type": "fan_out", "source": "{{ inputs.l }}", "task": {"handler": "echo", "retry": retry}}
+    fan_out |= {"depends_on": {"all_of": ["start"]}}
+    own = advice({"a": task("start", retry=retry), "b": task("start"), "m": fan_out}, inputs={"l": {"type": "array"}})
+    assert [line.partition(": nothing but")[0] for line in own] == [f"{node}: {one}" for node in "am" for one in said]
+    common = advice({"a": task("start"), "b": task("start")}, defaults={"retry": retry})
+    assert [line.partition(": nothing but")[0] for line in common] == [f"None: {one}" for one in said]
+
+
+def test_the_time_that_advice_is_about_keeps_an_error_from_being_retried() -> None:
+    nodes = {"start": {"type": "start", "next": ["a"]}, "a": task(retry={"max_elapsed_seconds": 3})}
+    busy = read_scenario('{"tasks": {"a": {"error": {"classification": "transient"}}}}', "s.json")
+    result = rehearse(workflow_of(nodes), busy)
+    assert [one.event for one in result.timeline].count("node_started") == 1

@@ -123,6 +123,49 @@ def test_items_of_a_fan_out_have_plays_of_their_own() -> None:
     assert result.seconds == 6
 
 
+@pytest.mark.parametrize(
+    ("count", "index", "problem"), [(4, "99", "4 items: 0 to 3"), (1, "1", "one item: 0"), (0, "0", "no items")]
+)
+def test_items_that_a_fan_out_does_not_have_are_refused(count: int, index: str, problem: str) -> None:
+    workflow = workflow_with({})
+    items: dict[str, Any] = {"many": {index: {"output": {"x": 1}}}}
+    with pytest.raises(WorkflowError, match=f"items.many has '{index}', but many has {problem}$"):
+        rehearsed(workflow, inputs={"items": list(range(count))}, items=items)
+    assert rehearsed(workflow, inputs={"items": list(range(int(index) + 1))}, items=items).ended
+
+
+READS = {"type": "conditional", "condition": "{{ nodes.a.output.size }} > 1", "on_true": ["b"], "on_false": ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("reader", "scenario", "hinted"),
+    [
+        (READS, {}, True),
+        (task(params={"x": "is {{ nodes.a.output.size.x }}"}, best_effort=True), {"tasks": {"a": {}}}, True),
+        (task(params={"x": "{{ nodes.a.output.size }}"}), {"tasks": {"a": {"output": {"width": 2}}}}, False),
+        (task(params={"x": "{{ nodes.a.output.size }}"}), {"tasks": {"echo": {"output": {}}}}, False),
+        (task(params={"x": "{{ nodes.a.output.size }}"}), {"tasks": {"a": {"output": {"size": 2}}}}, False),
+        (task(params={"x": "{{ nodes.a.output.size }}"}, depends_on={"all_done": ["a"]}),
+         {"tasks": {"a": {"error": {}}}}, False),
+    ],
+)  # fmt: skip
+def test_whoever_gave_a_node_no_output_is_told_to_when_it_is_missed(
+    reader: dict[str, Any], scenario: dict[str, Any], hinted: bool
+) -> None:
+    nodes = {"start": {"type": "start", "next": ["a"]}, "a": task(next=["r"]), "r": reader, "b": task()}
+    nodes["r"] = {"next": ["b"], **reader} if reader is not READS else reader
+    hints = rehearsed(workflow_of(nodes), **scenario).hints
+    assert [hint.rpartition(": tasks")[2] for hint in hints] == [": {a: {output: {size: …}}}"] * hinted
+
+
+def test_what_waits_is_told_as_the_live_system_does() -> None:
+    nodes = {"start": {"type": "start", "next": ["a", "b"]}, "a": task(next=["c"]), "b": task(), "c": task()}
+    result = rehearsed(workflow_of(nodes), workers={"functionapp-tasks": 1}, give_up_after_seconds=0.5)
+    kinds = {key: reason and reason["kind"] for key, reason in result.waiting.items()}
+    assert kinds == {"start": None, "a": None, "b": "queue", "c": "dependency"}
+    assert set(rehearsed(workflow_of(nodes)).waiting.values()) == {None}
+
+
 def test_batches_run_their_items_one_after_the_other() -> None:
     workflow = workflow_with({"batch_size": 3})
     items = {"many": {"1": [TRANSIENT, {"seconds": 7, "output": {"again": True}}]}}

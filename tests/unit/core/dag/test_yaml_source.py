@@ -57,6 +57,8 @@ def test_scalars_resolve_by_the_core_schema_of_yaml_1_2(text: str, value: Any) -
         ("a: 1\n---\nb: 2\n", 2, "another document"),
         ("a: *nowhere\n", 1, "undefined alias"),
         ("a: &a [*a]\n", 1, "nested"),
+        ("a: &t {x: 1}\nb:\n  <<: *t\n", 3, "merge keys are not part of the language; write the keys out"),
+        ("a: &t {x: 1}\nb: {<<: *t, y: 2}\n", 2, "merge keys are not part of the language"),
         ("", 1, "empty"),
         ("a: 1\nb: \x01\n", 2, "U+0001 is not allowed"),
         ("a: 1\nb: \udcff\n", 2, "0xff is not UTF-8"),
