@@ -144,13 +144,16 @@ def _why(node: Mapping[str, Any]) -> str | None:
 
 def _ending(node: Mapping[str, Any], job: Mapping[str, Any]) -> str | None:
     """Return the error of a node, also that of an attempt before, or why it was skipped or cancelled."""
-    if node.get("error"):
-        return _why(node)
     if node["status"] != NodeStatus.CANCELLED:
-        return node.get("skip_reason")
-    if node.get("completed_at") != job.get("completed_at"):
-        return "cancelled: another node failed"
-    return "cancelled with the job" if job["status"] == JobStatus.CANCELLED else "cancelled as the job failed"
+        return _why(node) or node.get("skip_reason")
+    return "; before that ".join(filter(None, (_cancelled(node, job), _why(node))))
+
+
+def _cancelled(node: Mapping[str, Any], job: Mapping[str, Any]) -> str:
+    """Say with what a node was cancelled, as far as times tell: one of an earlier run may have been with anything."""
+    if node.get("completed_at") == job.get("completed_at"):
+        return "cancelled with the job" if job["status"] == JobStatus.CANCELLED else "cancelled as the job failed"
+    return "cancelled: another node failed" if job.get("run_no", 1) == 1 else "cancelled earlier, see geodag events"
 
 
 def _items(fan_out: Mapping[str, Any] | None) -> str | None:
