@@ -22,8 +22,8 @@ SHOWN = (
     "error", "warnings", "outputs", "created_at", "started_at", "completed_at",
 )  # fmt: skip
 SHOWN_OF_NODE = (
-    "node_id", "status", "attempt", "waiting_for", "skip_reason", "fan_out", "running", "error", "input_params",
-    "input_ref", "output", "output_ref", "ready_at", "started_at", "completed_at",
+    "node_id", "status", "attempt", "waiting_for", "skip_reason", "fan_out", "child_job_id", "running", "error",
+    "input_params", "input_ref", "output", "output_ref", "ready_at", "started_at", "completed_at",
 )  # fmt: skip
 JobArgument = Annotated[str, typer.Argument(help="The job's id.")]
 NodeArgument = Annotated[str, typer.Argument(help="The node's id.")]

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from core import paging
+from core.dag.child_jobs import CHILD_QUEUE, child_job_id
 from core.identity import Role
 from core.models.engine import NodeState
 from core.paging import DEFAULT_LIMIT
@@ -71,6 +72,7 @@ class NodeView(NodeState):
     )
     running: Running | None = None
     fan_out: FanOutView | None = None
+    child_job_id: str | None = Field(default=None, description="The job that works for a node of type `workflow`.")
 
     @classmethod
     def of(cls, insight: NodeInsight) -> "NodeView":
@@ -83,6 +85,7 @@ class NodeView(NodeState):
             "waiting_for": insight.waiting_for,
             "running": running,
             "fan_out": FanOutView.of(insight),
+            "child_job_id": None if attempt is None or attempt.queue != CHILD_QUEUE else child_job_id(attempt.task_id),
         }
         return cls.model_construct(**{**insight.node.__dict__, **now})
 

@@ -189,6 +189,17 @@ async def test_a_job_and_its_nodes_say_in_one_shape_what_holds_them(door: Door, 
     )
 
 
+async def test_a_node_names_the_job_that_works_for_it_also_after_its_end(door: Door, engine: Engine) -> None:
+    job_id = await door.create("sub_workflow_test")
+    node = await door.get(f"/api/v1/jobs/{job_id}/nodes/greet")
+    assert (node["waiting_for"]["kind"], node["waiting_for"]["detail"]["job_id"]) == ("child", node["child_job_id"])
+    assert (await door.get(f"/api/v1/jobs/{job_id}/nodes/start"))["child_job_id"] is None
+    await engine.order(job_id, "cancel")
+    node = await door.get(f"/api/v1/jobs/{job_id}/nodes/greet")
+    assert (node["status"], node["waiting_for"]) == ("CANCELLED", None)
+    assert (await door.job(node["child_job_id"]))["workflow_id"] == "greeting_twice"
+
+
 FANNED = """
 workflow_id: fanned
 version: 1
