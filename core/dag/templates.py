@@ -243,12 +243,16 @@ def _parse(text: str) -> list[nodes.Expr]:
     try:
         tree = _sandbox().parse(text)
     except (TemplateError, RecursionError) as error:
-        message = f"{_shorten(text)} is not a template: {error}{instead_in_template(text, str(error))}"
+        message = f"{_shorten(text)} is not a template: {_told(error)}{instead_in_template(text, str(error))}"
         raise TemplateFailed(message, value=_shorten(text)) from error
     outputs = [node for node in tree.body if isinstance(node, nodes.Output)]
     if len(outputs) < len(tree.body):
         raise TemplateFailed(f"{_shorten(text)} contains a statement; only {{{{ … }}}} is allowed")
     return [child for output in outputs for child in output.nodes]
+
+
+def _told(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def _part(node: nodes.Expr, text: str) -> "str | Expression":
@@ -270,7 +274,7 @@ def _compile(node: nodes.Expr, source: str) -> TemplateExpression:
         tree.set_environment(_sandbox())
         template: Template = _sandbox().from_string(tree)
     except (TemplateError, RecursionError) as error:
-        raise TemplateFailed(f"{_shorten(source)} is not a template: {error}", value=_shorten(source)) from error
+        raise TemplateFailed(f"{_shorten(source)} is not a template: {_told(error)}", value=_shorten(source)) from error
     return TemplateExpression(template, undefined_to_none=False)
 
 
