@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from core.errors import CallerError, ErrorDetail, ParameterInvalid, ParameterMissing, PayloadTooLarge
 from core.json_keys import unique
+from core.json_text import refuse_constant
 from core.models.business import ApprovalState, RequestState
 from core.texts import is_clean, is_name
 from core.wording import complaint, json_kind, readable
@@ -245,7 +246,7 @@ def parse_body(raw: bytes) -> Json:
         raise PayloadTooLarge(f"the body has {len(raw)} bytes; expected at most {MAX_BODY_BYTES}", field="body")
     try:
         body = json.loads(
-            raw, object_pairs_hook=unique, parse_int=_whole, parse_float=_finite, parse_constant=_no_constant
+            raw, object_pairs_hook=unique, parse_int=_whole, parse_float=_finite, parse_constant=refuse_constant
         )
     except RecursionError:
         raise ParameterInvalid("the body is nested too deeply", field="body") from None
@@ -272,10 +273,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError("a number is out of range")
     return value
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is not JSON")
 
 
 def parse(model: type[M], body: Mapping[str, Any]) -> M:

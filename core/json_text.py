@@ -18,8 +18,9 @@ def read_json(data: str | bytes) -> Any:
     try:
         return from_json(data, allow_inf_nan=False)
     except ValueError:
-        return json.loads(data, parse_constant=_refuse)
+        return json.loads(data, parse_constant=refuse_constant)
 
 
-def _refuse(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """Raise `ValueError` for NaN and Infinity, as `parse_constant` of `json`, which takes them otherwise."""
     raise ValueError(f"{name} is not JSON")

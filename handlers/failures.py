@@ -9,7 +9,8 @@ from typing import Any
 
 from core.errors import Classification, ErrorDetail, GeodagError
 from core.ids import canonical_json
-from handlers.json_values import NotJson, safe_text, to_json
+from core.wording import readable
+from handlers.json_values import NotJson, to_json
 
 OUT_OF_MEMORY = "TASK_OUT_OF_MEMORY"
 OUT_OF_DISK = "TASK_OUT_OF_DISK"
@@ -40,7 +41,7 @@ def error_of(exc: BaseException, logger: logging.Logger | logging.LoggerAdapter[
             classification=Classification.TRANSIENT,
         )
     if isinstance(exc, GeodagError):
-        return sanitised(exc.detail)
+        return _shortened(exc.detail)
     return _unforeseen(exc, logger)
 
 
@@ -62,15 +63,13 @@ def out_of_memory(message: str) -> ErrorDetail:
     return ErrorDetail(code=OUT_OF_MEMORY, message=message, remediation="Send smaller data or raise the memory limit.")
 
 
-def sanitised(detail: ErrorDetail) -> ErrorDetail:
-    """Return the detail with text and value that JSON and jsonb can hold."""
+def _shortened(detail: ErrorDetail) -> ErrorDetail:
+    """Return the detail with a message of some length, and with values that JSON can hold and are short too."""
     return detail.model_copy(
         update={
-            "message": safe_text(detail.message[:MAX_MESSAGE]),
-            "field": safe_text(detail.field) if detail.field else detail.field,
+            "message": detail.message[:MAX_MESSAGE],
             "value": _short(_json_or_text(detail.value)),
             "expected": _short(_json_or_text(detail.expected)),
-            "remediation": safe_text(detail.remediation) if detail.remediation else detail.remediation,
         }
     )
 
@@ -85,7 +84,7 @@ def _json_or_text(value: Any) -> Any:
     try:
         return to_json(value)
     except NotJson:
-        return safe_text(repr(value))
+        return readable(repr(value))
 
 
 def _unforeseen(exc: BaseException, logger: logging.Logger | logging.LoggerAdapter[Any]) -> ErrorDetail:

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from core.dag.json_values import MAX_DEPTH, MAX_INTEGER_BITS, is_plain
 from core.errors import GeodagError
+from core.wording import readable
 
 
 class NotJson(GeodagError):
@@ -43,15 +44,10 @@ def to_json(value: Any, path: str = "output", depth: int = 0) -> Any:
             return _scalar(value, path)
 
 
-def safe_text(text: str) -> str:
-    """Return text that jsonb can hold; what it cannot becomes U+FFFD."""
-    return text.replace("\x00", "\ufffd").encode(errors="replace").decode()
-
-
 def _text(value: str, path: str) -> str:
     if "\x00" in value:
         raise NotJson(f"{path} contains U+0000, which the database cannot store", field=path)
-    if not value.isascii() and safe_text(value) != value:
+    if not value.isascii() and readable(value) != value:
         raise NotJson(f"{path} contains a lone surrogate, which is not Unicode text", field=path)
     return str(value)
 
@@ -71,7 +67,7 @@ def _finite(value: float, path: str) -> float:
 def _key(key: Any, path: str) -> str:
     if not isinstance(key, str):
         raise NotJson(f"{path} has a key of type {type(key).__name__}; JSON keys are text", field=path)
-    return _text(key, f"{path}.{safe_text(key)} (a key)")
+    return _text(key, f"{path}.{readable(key)} (a key)")
 
 
 def _scalar(value: Any, path: str) -> Any:

@@ -19,6 +19,7 @@ from core.dag.definition import Workflow
 from core.dag.json_values import NotJson, check_json
 from core.errors import ParameterInvalid, PayloadTooLarge
 from core.json_keys import RepeatedKey, check_unique, unique
+from core.json_text import refuse_constant
 from messaging.listener import Listener
 from orchestrator.auth import Authenticator
 from orchestrator.business import Business
@@ -128,7 +129,7 @@ async def optional_body(request: Request) -> dict[str, Any]:
 
 def _json_object(raw: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(raw, parse_constant=_refuse_constant, object_pairs_hook=unique)
+        body = json.loads(raw, parse_constant=refuse_constant, object_pairs_hook=unique)
     except RepeatedKey as error:
         raise _repeated(error) from error
     except (ValueError, RecursionError) as error:
@@ -147,10 +148,6 @@ def _check_storable(body: dict[str, Any]) -> None:
             check_json(value, name)
     except NotJson as error:
         raise ParameterInvalid(error.detail.message, field=error.detail.field) from error
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _repeated(error: RepeatedKey) -> ParameterInvalid:

@@ -142,17 +142,21 @@ class Loop:
         due = {job.job_id: job for group in groups for job in group}
         return Look(list(due.values()), next_timer, any(len(group) == DUE_LIMIT for group in groups))
 
-    async def _advance(self, due: Sequence[DueJob]) -> int:
-        """Advance a batch in one transaction; when that fails, each job alone, so one blocks no other."""
+    async def _advance(self, due: Sequence[DueJob], unwritable: Exception | None = None) -> int:
+        """Advance a batch in one transaction; when that fails, each job alone, so one blocks no other.
+
+        What cannot be written of one alone counts as its failed evaluation: a job that decides nothing else ends too.
+        """
         try:
-            return await self._advance_together(due)
+            return await self._advance_together(due, unwritable)
         except Exception as error:
             held = isinstance(error, DatabaseUnavailable)
             if isinstance(error, DatabaseUnavailable) and not lost_to_a_lock(error):
                 raise
             if len(due) == 1:
                 log.warning("job left alone for a while", extra={"job_id": due[0].job_id}, exc_info=not held)
-                counted = await self._count_failure(due[0], error) if isinstance(error, Unwritable) else 0
+                again = isinstance(error, Unwritable) and unwritable is None
+                counted = await self._advance(due, error) if again else 0
                 self._deferred[due[0].job_id] = time.monotonic() + (HELD_SECONDS if held else DEFER_SECONDS)
                 return counted
             log.warning("batch not written, going one by one", extra={"jobs": len(due), "error": type(error).__name__})
@@ -160,15 +164,7 @@ class Loop:
             self.pulse.step()
         return sum([await self._advance([job]) for job in due])
 
-    async def _count_failure(self, job: DueJob, error: Exception) -> int:
-        """Count what cannot be written as a failed evaluation: a job that decides nothing else ends too."""
-        try:
-            return await self._advance_together([job], error)
-        except Exception:
-            log.exception("failure not counted", extra={"job_id": job.job_id})
-            return 0
-
-    async def _advance_together(self, due: Sequence[DueJob], unwritable: Exception | None = None) -> int:
+    async def _advance_together(self, due: Sequence[DueJob], unwritable: Exception | None) -> int:
         ownership = Ownership.of(self.owner_id, due)
 
         async def attempt(scope: Scope) -> Sequence[Step]:

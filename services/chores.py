@@ -124,7 +124,7 @@ class ChoreService:
                 if ref is None:
                     last = None
                     data = output.encode()
-                    small += aggregate.add_json(data) if aggregate.takes_json else aggregate.add(json.loads(data))
+                    small += aggregate.add_json(data) if aggregate.takes_json else aggregate.add(read_json(data))
                     if len(small) < PART_BYTES:
                         continue
                 yield bytes(small)

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from core.payloads import ValueTooLarge
+from core.wording import readable
 from handlers.context import Checkpoint, Outcome, ProcessContext, TaskCancelled, TaskInfo
 from handlers.failures import error_of
-from handlers.json_values import safe_text, to_json
+from handlers.json_values import to_json
 from handlers.registry import resolve
 from worker import jail
 from worker.frames import (
@@ -113,7 +114,7 @@ class Child:
             checkpoint=Checkpoint(run.checkpoint, self._save),
             report=self._report,
             is_cancelled=self._cancelled.is_set,
-            write_journal=lambda line: self._channel.send(Note(line=safe_text(line[:_MAX_LINE]))),
+            write_journal=lambda line: self._channel.send(Note(line=readable(line[:_MAX_LINE]))),
             logger=logging.LoggerAdapter(logging.getLogger("handlers"), {}),
         )
 
@@ -178,8 +179,8 @@ class FrameLogHandler(logging.Handler):
         extra = {"error_id": error_id} if (error_id := getattr(record, "error_id", None)) else {}
         if record.exc_info and record.exc_info[0]:
             text = "".join(traceback.format_exception(*record.exc_info))
-            extra["traceback"] = safe_text(text[-_MAX_TEXT:])
-        event = safe_text(record.getMessage()[:_MAX_TEXT])
+            extra["traceback"] = readable(text[-_MAX_TEXT:])
+        event = readable(record.getMessage()[:_MAX_TEXT])
         self._channel.send(Log(level=record.levelno, logger=record.name, event=event, extra=extra))
 
 
