@@ -84,7 +84,8 @@ class WebhookRepository:
                     SELECT delivery_id FROM dagapp.webhook_deliveries
                     WHERE state = 'pending' AND next_attempt_at <= dagapp.clock()
                     ORDER BY next_attempt_at LIMIT %s FOR UPDATE SKIP LOCKED))
-                RETURNING *
+                RETURNING delivery_id, platform_id, request_id, asset_id, version_ordinal, url, type, request_state,
+                    review, state, attempts, next_attempt_at, last_status, last_error, created_at, delivered_at, expires_at
                 """,
                 (hold_seconds, limit),
             )
@@ -130,7 +131,9 @@ class WebhookRepository:
         async with self._conn.cursor(row_factory=class_row(WebhookDelivery)) as cursor:
             await cursor.execute(
                 """
-                SELECT * FROM dagapp.webhook_deliveries
+                SELECT delivery_id, platform_id, request_id, asset_id, version_ordinal, url, type, request_state,
+                    review, state, attempts, next_attempt_at, last_status, last_error, created_at, delivered_at, expires_at
+                FROM dagapp.webhook_deliveries
                 WHERE (%(platform)s::text IS NULL OR platform_id = %(platform)s)
                     AND (%(state)s::text IS NULL OR state = %(state)s)
                 ORDER BY created_at DESC, delivery_id LIMIT %(limit)s
@@ -147,7 +150,9 @@ class WebhookRepository:
                 UPDATE dagapp.webhook_deliveries
                 SET state = 'pending', attempts = 0, next_attempt_at = dagapp.clock(), delivered_at = NULL,
                     expires_at = dagapp.clock() + %s
-                WHERE delivery_id = %s RETURNING *
+                WHERE delivery_id = %s
+                RETURNING delivery_id, platform_id, request_id, asset_id, version_ordinal, url, type, request_state,
+                    review, state, attempts, next_attempt_at, last_status, last_error, created_at, delivered_at, expires_at
                 """,
                 (EXPIRY, delivery_id),
             )

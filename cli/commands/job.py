@@ -96,29 +96,34 @@ def retry(
     reason: ReasonOption = None, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Start the failed nodes of a job anew, with all that follows."""
-    wanted = _filter(
-        workflow=workflow, status=status, older_than_seconds=older_than, correlation_id=request, error_code=error
-    )
+    wanted = _by_outcome(workflow, status, older_than, request, error)
     _order(home, "retry", job, wanted, {}, reason, limit, dry_run, as_json)
 
 
 @app.command()
 def rerun(
-    job: JobArgument,
+    job: OneOrMany = None,
     node: Annotated[str | None, typer.Argument(help="From this node on; from the start when left out.")] = None,
+    workflow: WorkflowFilter = None, status: StatusFilter = None, older_than: AgeFilter = None,
+    request: RequestFilter = None, error: ErrorFilter = None,
     params: Annotated[str | None, typer.Option(help="JSON object put over the node's params; {} takes it off.")] = None,
     run_no: Annotated[
         int | None, typer.Option(min=1, help="Only while the job is still in this run, as `job show` says.")
     ] = None,
-    dry_run: DryRunOption = False,
-    reason: ReasonOption = None,
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
-) -> None:
-    """Run a job again from one of its nodes on."""
-    args = {"params": None if params is None else json_object(params, "--params"), "run_no": run_no}
-    if node is None:
-        _order(home, "rerun", job, {}, args, reason, 1, dry_run, as_json)
+    only_unsuccessful: Annotated[bool, typer.Option(help="Only jobs that failed or were cancelled.")] = False,
+    dry_run: DryRunOption = False, limit: LimitOption = 100, reason: ReasonOption = None,
+    home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Run a job again from its start, or from one of its nodes on."""
+    wanted = _by_outcome(workflow, status, older_than, request, error)
+    found = {
+        "params": None if params is None else json_object(params, "--params"),
+        "run_no": run_no,
+        "only_unsuccessful": only_unsuccessful or None,
+    }
+    args = {name: value for name, value in found.items() if value is not None}
+    if job is None or node is None or wanted:
+        _order(home, "rerun", job, wanted, args, reason, limit, dry_run, as_json)
     else:
         _order_node(home, job, node, "rerun", args, reason, dry_run, as_json)
 
@@ -173,6 +178,15 @@ def _check_priority(value: str) -> None:
         raise WrongCommandLine(
             f"the value comes first, 0 to {MOST_URGENT} or one of {names}, then the job; found {value!r} as the value"
         )
+
+
+def _by_outcome(
+    workflow: str | None, status: JobStatus | None, older_than: float | None, request: str | None, error: str | None
+) -> Json:
+    """Return the filter of orders that start jobs anew."""
+    return _filter(
+        workflow=workflow, status=status, older_than_seconds=older_than, correlation_id=request, error_code=error
+    )
 
 
 def _filter(*, workflow: str | None, **said: Any) -> Json:

@@ -6,7 +6,7 @@ from typing import Any
 from core.dag.condition_syntax import ConditionFailed
 from core.dag.definition import Workflow
 from core.dag.graph import Graph
-from core.dag.output_names import output_names
+from core.dag.output_names import never_there, output_names
 from core.dag.places import Place, places
 from core.dag.problems import Report
 from core.dag.templates import Lookup, TemplateFailed
@@ -92,8 +92,5 @@ def _node_problems(
         yield f"{keys[0]!r} is not a node{did_you_mean(keys[0], workflow.nodes)}"
     elif keys[0] not in visible:
         yield f"node {keys[0]} is not upstream, so its output cannot be known here"
-    elif keys[1] == "output" and len(keys) > 2 and not lookup.guarded:
-        names = output_names(workflow.nodes[str(keys[0])], catalog)
-        if names is not None and keys[2] not in names:
-            has = offered(keys[2], sorted(names), "nothing in it")
-            yield f"{lookup} is never there; the output of {keys[0]} has {has}"
+    elif (problem := never_there(lookup, output_names(workflow.nodes[str(keys[0])], catalog))) is not None:
+        yield problem

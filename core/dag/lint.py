@@ -13,6 +13,7 @@ from core.dag.definition import Workflow
 from core.dag.graph import rule_of
 from core.dag.loader import load_workflow
 from core.dag.nodes import ConditionalNode, JoinRule, WorkflowNode
+from core.dag.other_languages import brackets_in
 from core.dag.places import Kind, Place, places
 from core.dag.problems import DefinitionError, Problem, Report
 from core.dag.retry import contradictions
@@ -21,8 +22,6 @@ from core.dag.value_types import misfit
 from core.dag.yaml_source import Path, read_yaml
 
 RUNS_ITSELF: Final = "a workflow cannot contain itself, as this one does unless another version of it is the default"
-
-DOLLAR: Final = "the $ before {{ stays in the text: other languages write ${{ … }}, here it is {{ … }}"
 
 
 def examine(text: str, filename: str) -> tuple[Workflow | None, tuple[Problem, ...]]:
@@ -47,8 +46,9 @@ def lint(workflow: Workflow, report: Report) -> None:
                 report.add(place.path, _advice(node_id))
         if (wrong := misfit(workflow, place)) is not None:
             report.add(place.path, wrong)
-        if place.kind is Kind.TEMPLATE and any("${{" in text for text in _texts(place.value)):
-            report.add(place.path, DOLLAR)
+        if place.kind is Kind.TEMPLATE:
+            for said in dict.fromkeys(filter(None, map(brackets_in, _texts(place.value)))):
+                report.add(place.path, said)
     for node_id, node in workflow.nodes.items():
         if isinstance(node, ConditionalNode) and (node.when is not None or node.best_effort):
             word = "when" if node.when is not None else "best_effort"

@@ -25,6 +25,23 @@ _SAID: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_BRACKETS: Final = re.compile(r"\$\{\{|(\$\{|\$\(|<%=?|\[\[)\s*(inputs|nodes|job|item|index)\b")
+"""Around what could be a template; other languages write `${…}`, `<% … %>` and the like."""
+_INSIDE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+
+
+def brackets_in(text: str) -> str | None:
+    """Say which brackets of another language stand in a text, around a name that templates know; None without any.
+
+    Such a text is what it says: nothing of it is replaced.
+    """
+    found = _BRACKETS.search(_INSIDE.sub("{{", text))
+    if found is None:
+        return None
+    if found[1] is None:
+        return "the $ before {{ stays in the text: other languages write ${{ … }}, here it is {{ … }}"
+    return f"{found[0]} stays in the text as it is: templates are written {{{{ … }}}}"
+
 
 def instead_of_sign(source: str, at: int) -> str:
     """Say what to write for the sign at which a condition ends to be one; `===` is known by its second character."""

@@ -11,6 +11,8 @@ from graphlib import CycleError, TopologicalSorter
 from core.dag.definition import Workflow
 from core.dag.input_spec import violations
 from core.dag.nodes import GLOBAL, WorkflowNode
+from core.dag.output_names import never_there
+from core.dag.places import places
 from core.dag.templates import Constant, compile_value
 from core.dag.yaml_source import Path
 from core.wording import did_you_mean, offered
@@ -44,7 +46,7 @@ def pin(workflows: Workflows) -> tuple[dict[Key, Workflow], dict[Key, list[Troub
     Parents of what cannot be pinned are in neither: they are judged again once it is gone.
     """
     uses = {key: tuple(_uses(workflow, workflows)) for key, workflow in workflows.items()}
-    troubles = {key: list(_troubles(uses[key], workflows)) for key in workflows}
+    troubles = {key: list(_troubles(workflow, uses[key], workflows)) for key, workflow in workflows.items()}
     try:
         order = tuple(TopologicalSorter({key: _children(found) for key, found in uses.items()}).static_order())
     except CycleError as error:
@@ -98,7 +100,8 @@ def _children(uses: Iterable[_Use]) -> set[Key]:
     return {use.child for use in uses if use.child is not None}
 
 
-def _troubles(uses: Iterable[_Use], workflows: Workflows) -> Iterator[Trouble]:
+def _troubles(workflow: Workflow, uses: Iterable[_Use], workflows: Workflows) -> Iterator[Trouble]:
+    children: dict[str, Workflow] = {}
     for use in uses:
         path: Path = ("nodes", use.node_id)
         if use.child is None:
@@ -106,7 +109,9 @@ def _troubles(uses: Iterable[_Use], workflows: Workflows) -> Iterator[Trouble]:
             guess = did_you_mean(use.node.workflow_id, {name for name, _ in workflows} - {use.node.workflow_id})
             yield (*path, "workflow_id"), f"there is no usable workflow {use.node.workflow_id!r}{version}{guess}"
         else:
+            children[use.node_id] = workflows[use.child]
             yield from _input_troubles(use.node, workflows[use.child], (*path, "inputs"))
+    yield from _output_troubles(workflow, children)
 
 
 def _input_troubles(node: WorkflowNode, child: Workflow, path: Path) -> Iterator[Trouble]:
@@ -121,6 +126,15 @@ def _input_troubles(node: WorkflowNode, child: Workflow, path: Path) -> Iterator
         elif value is not None and isinstance(compile_value(value), Constant):
             for where, problem, _ in violations(spec, value, f"inputs.{name}"):
                 yield (*path, name), f"{where} of workflow {child.workflow_id} {problem}"
+
+
+def _output_troubles(workflow: Workflow, children: Mapping[str, Workflow]) -> Iterator[Trouble]:
+    """Yield where an output of a child is read that it does not have; `children` are by node."""
+    for place in places(workflow) if children else ():
+        for lookup, source in place.lookups():
+            child = children.get(str(lookup.chain[1])) if lookup.chain[0] == "nodes" else None
+            if child is not None and (problem := never_there(lookup, child.outputs)) is not None:
+                yield place.path, f"{source}: {problem}"
 
 
 def _with_pins(workflow: Workflow, hashes: Mapping[str, str]) -> Workflow:

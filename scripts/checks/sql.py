@@ -1,4 +1,4 @@
-"""SQL: values are bound, never inside a literal; time comes from `dagapp.clock()` alone."""
+"""SQL: values are bound, never inside a literal; time comes from `dagapp.clock()` alone; columns are named."""
 
 import ast
 import re
@@ -19,6 +19,7 @@ _MAY_READ_ANOTHER_CLOCK = {
     "bench/tasks.py": "the skeleton without an engine has no dagapp",
 }
 _CLOCK_ITSELF = re.compile(r"CREATE (OR REPLACE )?FUNCTION dagapp\.clock\(\).*?\$\$;", re.DOTALL)
+_ALL_COLUMNS = re.compile(r"\b(SELECT|RETURNING)\s+\*", re.IGNORECASE)
 _COMMENT = re.compile(r"--[^\n]*")
 
 
@@ -65,6 +66,19 @@ def _check_text(file: SourceFile, first_line: int, text: str, *, placeholders: b
     for found in _OTHER_CLOCK.finditer(_blanked(_CLOCK_ITSELF, text)):
         message = f"{found.group()} in SQL; the one clock is dagapp.clock()"
         yield Finding(file.name, first_line + _line(text, found.start()), message)
+    if placeholders and not file.name.startswith("bench/"):  # it never meets another build's tables
+        for found in _ALL_COLUMNS.finditer(_outermost(text)):
+            message = f"{found.group()} in SQL; name the columns: the next build's tables may have one more"
+            yield Finding(file.name, first_line + _line(text, found.start()), message)
+
+
+def _outermost(text: str) -> str:
+    """Return the text with what stands in parentheses replaced by blanks: what is selected there stays in there."""
+    depth, kept = 0, []
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        kept.append(character if depth == 0 or character == "\n" else " ")
+    return "".join(kept)
 
 
 class _Literal:

@@ -135,6 +135,8 @@ def run(*words: str) -> str:
     ("rerun j1 --run-no 3", "jobs/j1/rerun", {"run_no": 3}),
     ("rerun j1 a --run-no 3", "jobs/j1/nodes/a/rerun", {"run_no": 3}),
     ('rerun j1 a --params {"x":1}', "jobs/j1/nodes/a/rerun", {"params": {"x": 1}}),
+    ("rerun j1 --only-unsuccessful", "jobs/j1/rerun", {"only_unsuccessful": True}),
+    ("rerun j1 a --only-unsuccessful", "jobs/j1/nodes/a/rerun", {"only_unsuccessful": True}),
     ("skip j1 a", "jobs/j1/nodes/a/skip", {}),
     ("gate j1 a approved --data {}", "jobs/j1/nodes/a/gate", {"decision": "approved", "data": {}}),
     ("window j1 a 64", "jobs/j1/nodes/a/window", {"max_concurrency": 64}),
@@ -222,13 +224,14 @@ def test_who_waits_for_a_job_is_told_once_what_it_waits_for(peer: Peer, monkeypa
     assert json.loads(done.stdout)["status"] == "COMPLETED"
 
 
-def test_an_order_by_filter_says_what_is_meant(peer: Peer) -> None:
-    words = "job retry --workflow w --error BROKEN --older-than 60 --status failed --dry-run --json"
+@pytest.mark.parametrize(("order", "args"), [("retry", {}), ("rerun --only-unsuccessful", {"only_unsuccessful": True})])
+def test_an_order_by_filter_says_what_is_meant(peer: Peer, order: str, args: dict[str, Any]) -> None:
+    words = f"job {order} --workflow w --error BROKEN --older-than 60 --status failed --dry-run --json"
     shown = run(*words.split())
     assert json.loads(shown)["jobs"][0]["outcome"] == "would_apply"
     wanted = {"workflow_id": "w", "status": "FAILED", "older_than_seconds": 60.0, "error_code": "BROKEN"}
     assert peer.seen == [
-        ("POST", "commands/retry", {"filter": wanted, "args": {}, "limit": 100, "dry_run": True}),
+        ("POST", f"commands/{order.split()[0]}", {"filter": wanted, "args": args, "limit": 100, "dry_run": True}),
     ]
 
 
@@ -466,7 +469,7 @@ def test_no_answer_commands_the_terminal(monkeypatch: pytest.MonkeyPatch, words:
     "words",
     ["platforms set ddh", "pause", "pause --all --queue q", "job cancel", "job cancel j1 --workflow w",
      "job rerun j1 a --params [1]", "job rerun j1 a --params {", "job priority j1 9",
-     "job priority 11 j1", "job priority urgent j1",
+     "job rerun", "job rerun j1 a --workflow w", "job priority 11 j1", "job priority urgent j1",
      "job run w --input a",
      "job run w --input a=1 --input b=2 --input a=3",
      "job run w --inputs /no/such/file"],

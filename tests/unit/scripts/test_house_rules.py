@@ -34,9 +34,11 @@ def complaints(tmp_path: Path) -> Callable[..., list[str]]:
         ('q = "SELECT now()"', 1),
         ('q = "SELECT 1 WHERE a <" + " CURRENT_TIMESTAMP -- SELECT"', None),
         ('q = "UPDATE t SET a = clock_timestamp()"', 1),
+        ('q = "SELECT * FROM t WHERE a IN (SELECT 1)"', 1),
+        ("q = '''DELETE FROM t WHERE (a = 1)\nRETURNING *'''", 2),
     ],
 )
-def test_sql_with_a_placeholder_in_a_literal_or_another_clock_is_found(
+def test_sql_with_a_placeholder_in_a_literal_another_clock_or_all_columns_is_found(
     complaints: Callable[..., list[str]], text: str, line: int | None
 ) -> None:
     found = complaints(sql.check, {"services/x.py": text})
@@ -50,6 +52,7 @@ def test_sql_with_a_placeholder_in_a_literal_or_another_clock_is_found(
         "q = \"SELECT a FROM t WHERE a = 'x' AND b = %s AND c = 'y'\"",
         "q = \"SELECT 'it''s' || %s\"",
         'q = "SELECT dagapp.clock()"',
+        'q = "WITH x AS (DELETE FROM t RETURNING *) SELECT a, count(*) FROM x, LATERAL (SELECT * FROM u) AS v"',
         'q = "SELECT 1 -- it\'s %s\\n FROM t"',
         '"""A docstring: SELECT now() is never said."""',
         'text = "what happens now() is prose"',

@@ -21,6 +21,7 @@ CHILD = workflow_of(
     workflow_id="child",
     version=3,
     inputs={"path": {"type": "string"}, "n": {"type": "integer", "default": 7}},
+    outputs={"answer": "{{ inputs.n }}"},
     deadline_seconds=60,
 )
 

@@ -332,7 +332,25 @@ def test_the_dollar_of_other_languages_is_advised_against(params: dict[str, Any]
     assert "the $ before {{ stays in the text" in said
 
 
-@pytest.mark.parametrize("text", ["$ {{ inputs.text }}", "{{ inputs.text }}$", "${x}", "{{ '$' }}{{ inputs.text }}"])
+@pytest.mark.parametrize("bracket", ["${inputs.text}", "<% inputs.text %>", "<%= inputs.text %>", "[[ inputs.text ]]"])
+def test_brackets_of_other_languages_are_advised_against(bracket: str) -> None:
+    (said,) = advice({"a": task("start", params={"x": [f"a {bracket} b {{{{ inputs.text }}}}"]})}, inputs=TYPED)
+    assert "stays in the text as it is: templates are written {{ … }}" in said
+    assert bracket[:2] in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$ {{ inputs.text }}",
+        "{{ inputs.text }}$",
+        "${x}",
+        "{{ '$' }}{{ inputs.text }}",
+        "{{ '[[inputs' }}",
+        "[[1]]",
+        "<%x%>",
+    ],
+)
 def test_a_dollar_that_is_meant_is_left_alone(text: str) -> None:
     assert advice({"a": task("start", params={"x": text})}, inputs=TYPED) == []
 

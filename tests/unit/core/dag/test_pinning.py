@@ -107,6 +107,37 @@ def test_inputs_are_checked_against_the_child_as_far_as_they_are_constant(
     assert found.get("top") == expected
 
 
+@pytest.mark.parametrize(
+    ("read", "expected"),
+    [
+        ("{{ nodes.a.output.path }}", None),
+        ("{{ nodes.a.output }}", None),
+        ("{{ nodes.a.status }}", None),
+        ("{{ nodes.a.output.pathh | default('') }}", None),
+        (
+            "{{ nodes.a.output.pathh }}",
+            "nodes.a.output.pathh is never there; the output of a has path; did you mean path?",
+        ),
+        ("to {{ nodes.a.output.url }}", "nodes.a.output.url is never there; the output of a has path"),
+    ],
+)
+def test_what_is_read_of_a_child_has_to_be_among_its_outputs(read: str, expected: str | None) -> None:
+    nodes = calling("top", "leaf").to_json()["nodes"]
+    top = workflow_of(nodes, workflow_id="top", outputs={"found": read})
+    said = messages(top, plain("leaf", outputs={"path": "x"})).get("top")
+    assert said == (None if expected is None else f"{read}: {expected}")
+
+
+def test_a_child_without_outputs_has_nothing_to_read() -> None:
+    nodes = calling("top", "leaf").to_json()["nodes"]
+    nodes["b"] = {"type": "task", "handler": "echo", "params": {"n": ["{{ nodes.a.output.n }}"]}, "next": ["end"]}
+    nodes["a"]["next"] = ["b"]
+    _, troubles = pin(shelf(workflow_of(nodes, workflow_id="top"), plain("leaf")))
+    ((path, message),) = troubles["top", 1]
+    assert path == ("nodes", "b", "params", "n")
+    assert message.endswith("the output of a has nothing in it")
+
+
 def holding(key: str) -> dict[str, Any]:
     return {"concurrency": {"key": key, "limit": 2}}
 
