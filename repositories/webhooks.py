@@ -85,7 +85,8 @@ class WebhookRepository:
                     WHERE state = 'pending' AND next_attempt_at <= dagapp.clock()
                     ORDER BY next_attempt_at LIMIT %s FOR UPDATE SKIP LOCKED))
                 RETURNING delivery_id, platform_id, request_id, asset_id, version_ordinal, url, type, request_state,
-                    review, state, attempts, next_attempt_at, last_status, last_error, created_at, delivered_at, expires_at
+                    review, state, attempts, next_attempt_at, last_status, last_error, created_at,
+                    delivered_at, expires_at
                 """,
                 (hold_seconds, limit),
             )
@@ -132,7 +133,8 @@ class WebhookRepository:
             await cursor.execute(
                 """
                 SELECT delivery_id, platform_id, request_id, asset_id, version_ordinal, url, type, request_state,
-                    review, state, attempts, next_attempt_at, last_status, last_error, created_at, delivered_at, expires_at
+                    review, state, attempts, next_attempt_at, last_status, last_error, created_at,
+                    delivered_at, expires_at
                 FROM dagapp.webhook_deliveries
                 WHERE (%(platform)s::text IS NULL OR platform_id = %(platform)s)
                     AND (%(state)s::text IS NULL OR state = %(state)s)
@@ -152,7 +154,8 @@ class WebhookRepository:
                     expires_at = dagapp.clock() + %s
                 WHERE delivery_id = %s
                 RETURNING delivery_id, platform_id, request_id, asset_id, version_ordinal, url, type, request_state,
-                    review, state, attempts, next_attempt_at, last_status, last_error, created_at, delivered_at, expires_at
+                    review, state, attempts, next_attempt_at, last_status, last_error, created_at,
+                    delivered_at, expires_at
                 """,
                 (EXPIRY, delivery_id),
             )
