@@ -75,6 +75,11 @@ def a_kind(value: object) -> str:
             return "a value"
 
 
+def shorten(text: str, length: int = 200) -> str:
+    """Return a text, cut when it is long."""
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
 def without_python(error: Exception) -> str:
     """Return what Python says of a wrong type, in words of the workflow language."""
     text = str(error)

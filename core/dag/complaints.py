@@ -5,9 +5,8 @@ from typing import Any, Final
 
 from pydantic_core import ErrorDetails
 
-from core.dag.condition_syntax import shorten
 from core.dag.conditions import shown
-from core.wording import complaint, readable
+from core.wording import complaint, readable, shorten
 
 OF_NAMES: Final = frozenset({"missing", "extra_forbidden"})
 """Kinds of problems that are about a name, whatever its value is."""

@@ -22,6 +22,7 @@ from typing import Any, Final
 from core.dag.other_languages import instead_of_sign
 from core.dag.templates import Expression, TemplateFailed, compile_text
 from core.errors import GeodagError
+from core.wording import shorten
 
 MAX_LENGTH = 10_000
 MAX_DEPTH = 50
@@ -184,11 +185,6 @@ def _operand_end(source: str, start: int) -> int:
 
 def _error(source: str, at: int, problem: str) -> ConditionFailed:
     return ConditionFailed(f"{shorten(source)} is not a condition: at character {at + 1}, {problem}")
-
-
-def shorten(text: str, length: int = 200) -> str:
-    """Return a text, cut when it is long."""
-    return text if len(text) <= length else f"{text[:length]}…"
 
 
 class _Parser:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
-from core.dag.condition_syntax import Field, Infix, IsNull, Items, Literal, Operand, Prefix, Term, shorten
+from core.dag.condition_syntax import Field, Infix, IsNull, Items, Literal, Operand, Prefix, Term
 from core.dag.conditions import shown
+from core.wording import shorten
 
 
 def text_of(term: Term) -> str:

@@ -22,12 +22,11 @@ from core.dag.condition_syntax import (
     Term,
     operands,
     parse,
-    shorten,
 )
 from core.dag.json_values import is_number_of_json
 from core.dag.templates import TemplateFailed
 from core.ids import canonical_json
-from core.wording import a_kind
+from core.wording import a_kind, shorten
 
 _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,

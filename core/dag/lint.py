@@ -6,7 +6,6 @@ from typing import Any, Final
 from core.dag.branch_cover import uncovered
 from core.dag.certainty import Certain, certain_at, certain_at_end, completed_where, may_lack_output
 from core.dag.checks import work_path
-from core.dag.condition_syntax import shorten
 from core.dag.condition_types import doubts
 from core.dag.conditions import parse_condition, shown
 from core.dag.definition import Workflow
@@ -20,6 +19,7 @@ from core.dag.retry import contradictions
 from core.dag.templates import Expression, compile_value
 from core.dag.value_types import misfit
 from core.dag.yaml_source import Path, read_yaml
+from core.wording import shorten
 
 RUNS_ITSELF: Final = "a workflow cannot contain itself, as this one does unless another version of it is the default"
 

@@ -23,7 +23,7 @@ from core.dag.other_languages import instead_in_template
 from core.dag.template_checks import refusal
 from core.errors import ErrorDetail, GeodagError
 from core.ids import canonical_json
-from core.wording import a_kind, without_python
+from core.wording import a_kind, shorten, without_python
 
 MAX_TEXT = 100_000
 _GUARDS = frozenset({"default", "d", "defined", "undefined"})
@@ -128,7 +128,7 @@ class Expression:
         except UndefinedError as error:
             raise self._missing(scope, f"{error}") from error
         except _EVALUATION_ERRORS as error:
-            raise TemplateFailed(f"{self.source} cannot be evaluated: {without_python(error)}") from error
+            raise TemplateFailed(f"{self.source} cannot be evaluated: {shorten(without_python(error))}") from error
         if isinstance(value, Undefined):
             raise self._missing(scope, value._undefined_message)
         if not self.is_lookup and isinstance(value, list | tuple | dict) and _holds_missing(value):
@@ -152,7 +152,7 @@ class Expression:
             if not lookup.guarded and not _leads_somewhere(lookup, scope):
                 why = _node_status(lookup, scope)
                 return TemplateFailed(f"{self.source} has no value: {lookup} is not there{why}", field=str(lookup))
-        return TemplateFailed(f"{self.source} has no value: {found}")
+        return TemplateFailed(f"{self.source} has no value: {shorten(found)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +243,11 @@ def _parse(text: str) -> list[nodes.Expr]:
     try:
         tree = _sandbox().parse(text)
     except (TemplateError, RecursionError) as error:
-        message = f"{_shorten(text)} is not a template: {_told(error)}{instead_in_template(text, str(error))}"
-        raise TemplateFailed(message, value=_shorten(text)) from error
+        message = f"{shorten(text)} is not a template: {_told(error)}{instead_in_template(text, str(error))}"
+        raise TemplateFailed(message, value=shorten(text)) from error
     outputs = [node for node in tree.body if isinstance(node, nodes.Output)]
     if len(outputs) < len(tree.body):
-        raise TemplateFailed(f"{_shorten(text)} contains a statement; only {{{{ … }}}} is allowed")
+        raise TemplateFailed(f"{shorten(text)} contains a statement; only {{{{ … }}}} is allowed")
     return [child for output in outputs for child in output.nodes]
 
 
@@ -261,10 +261,10 @@ def _part(node: nodes.Expr, text: str) -> "str | Expression":
 
 def _expression(node: nodes.Expr, source: str) -> Expression:
     if problem := refusal(node):
-        raise TemplateFailed(f"{_shorten(source)} {problem}")
+        raise TemplateFailed(f"{shorten(source)} {problem}")
     chain = _chain(node)
     run = _compile(node, source) if chain is None else partial(_walk, chain)
-    return Expression(_shorten(source), tuple(_lookups(node)), chain is not None, run)
+    return Expression(shorten(source), tuple(_lookups(node)), chain is not None, run)
 
 
 def _compile(node: nodes.Expr, source: str) -> TemplateExpression:
@@ -274,7 +274,7 @@ def _compile(node: nodes.Expr, source: str) -> TemplateExpression:
         tree.set_environment(_sandbox())
         template: Template = _sandbox().from_string(tree)
     except (TemplateError, RecursionError) as error:
-        raise TemplateFailed(f"{_shorten(source)} is not a template: {_told(error)}", value=_shorten(source)) from error
+        raise TemplateFailed(f"{shorten(source)} is not a template: {_told(error)}", value=shorten(source)) from error
     return TemplateExpression(template, undefined_to_none=False)
 
 
@@ -377,7 +377,3 @@ def render(program: Program, scope: Mapping[str, Any], path: str) -> Any:
         except NotJson as error:
             raise TemplateFailed(error.detail.message, field=error.detail.field) from error
     return value
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -322,6 +322,16 @@ def test_a_failure_is_told_in_words_of_the_language(text: str, said: str) -> Non
     assert said in caught.value.detail.message
 
 
+@pytest.mark.parametrize(
+    "text", ["{{ inputs.m[inputs.k] }}", "{{ inputs.m[inputs.k] + 1 }}", "{{ 2 ** inputs.n }}", "{{ inputs.k | int }}"]
+)
+def test_a_failure_stays_short_however_long_the_values_are(text: str) -> None:
+    scope = {"inputs": {"n": 10**4000, "m": {"a": 1}, "k": "k" * 60_000}}
+    with pytest.raises(TemplateFailed) as caught:
+        compile_value(text).evaluate(scope)
+    assert len(caught.value.detail.message) < 500
+
+
 def test_plus_still_joins_texts_and_lists() -> None:
     assert compile_value("{{ 'a' + 'b' }}").evaluate({}) == "ab"
     assert compile_value("{{ [1] + [2] }}").evaluate({}) == [1, 2]
