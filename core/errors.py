@@ -80,12 +80,12 @@ class Finding(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    code: str
-    level: str = Field(description="info | warning")
-    field: str | None = None
-    from_: Any = Field(default=None, alias="from")
-    to: Any = None
-    message: str
+    code: Text
+    level: Text = Field(description="info | warning")
+    field: Text | None = None
+    from_: Shown = Field(default=None, alias="from")
+    to: Shown = None
+    message: Text
 
 
 class GeodagError(Exception):

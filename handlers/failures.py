@@ -9,7 +9,7 @@ from typing import Any
 
 from core.errors import Classification, ErrorDetail, GeodagError
 from core.ids import canonical_json
-from core.wording import readable
+from core.wording import readable, shorten
 from handlers.json_values import NotJson, to_json
 
 OUT_OF_MEMORY = "TASK_OUT_OF_MEMORY"
@@ -64,10 +64,12 @@ def out_of_memory(message: str) -> ErrorDetail:
 
 
 def _shortened(detail: ErrorDetail) -> ErrorDetail:
-    """Return the detail with a message of some length, and with values that JSON can hold and are short too."""
+    """Return the detail with texts of some length, and with values that JSON can hold and are short too."""
     return detail.model_copy(
         update={
-            "message": detail.message[:MAX_MESSAGE],
+            "message": shorten(detail.message, MAX_MESSAGE),
+            "field": None if detail.field is None else shorten(detail.field, MAX_VALUE),
+            "remediation": None if detail.remediation is None else shorten(detail.remediation, MAX_MESSAGE),
             "value": _short(_json_or_text(detail.value)),
             "expected": _short(_json_or_text(detail.expected)),
         }
@@ -77,7 +79,7 @@ def _shortened(detail: ErrorDetail) -> ErrorDetail:
 def _short(value: Any) -> Any:
     """Return a value that fits into an error; a long one is cut as text."""
     text = value if isinstance(value, str) else canonical_json(value)
-    return value if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
+    return value if len(text) <= MAX_VALUE else shorten(text, MAX_VALUE)
 
 
 def _json_or_text(value: Any) -> Any:

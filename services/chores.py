@@ -11,9 +11,9 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any, assert_never
 
-from core.dag.aggregate import Aggregate, Incomplete
+from core.dag.aggregate import ADDED_LEVELS, Aggregate, Incomplete
 from core.dag.chores import Chore, Gathering, Unpacking
-from core.dag.json_values import check_json
+from core.dag.json_values import as_stored
 from core.dag.nodes import Aggregation
 from core.dag.rendering import Rendered
 from core.dag.tallies import COMPLETED
@@ -177,8 +177,8 @@ class ChoreService:
         value = decode(ref, await self._store.get(ref))
         if not isinstance(value, dict):
             raise PayloadLost(f"the stored output {ref.blob} is no mapping", field=ref.blob)
-        check_json(value, "output")
-        return value
+        stored: dict[str, Any] = as_stored(value, "output")
+        return stored
 
 
 def _small_value(data: bytes, node_id: str) -> dict[str, Any]:
@@ -187,8 +187,8 @@ def _small_value(data: bytes, node_id: str) -> dict[str, Any]:
         value: dict[str, Any] = read_json(data)
     except (ValueError, RecursionError) as error:
         raise PayloadLost(f"an output of {node_id} is not JSON") from error
-    check_json(value, "output")
-    return value
+    stored: dict[str, Any] = as_stored(value, "output", depth=-ADDED_LEVELS)
+    return stored
 
 
 _FINAL = frozenset({"PAYLOAD_MISSING", "PAYLOAD_CORRUPT", "VALUE_TOO_LARGE", "NOT_JSON"})

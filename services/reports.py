@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, assert_never
 
 from pydantic_core import to_json
 
-from core.dag.json_values import NotJson, check_json
+from core.dag.json_values import NotJson, as_stored, check_json
 from core.errors import ErrorDetail, Finding
 from core.ids import token_hash
 from core.models.engine import Attempt, TaskResultRow
@@ -130,7 +130,7 @@ def _outcome(one: ItemOutcome, task_id: str) -> dict[str, Any]:
     if one.output is not None:
         fields["output"] = one.output  # as it is: dumped, NaN would be null
     try:
-        check_json(fields, "result", depth=-1)
+        stored: dict[str, Any] = as_stored(fields, "result", depth=-1)
     except NotJson as error:
         return {"index": one.index, **_invalid(error.detail.message, error.detail.field)}
     if one.output_ref is not None and not is_output_of(one.output_ref, task_id):
@@ -139,7 +139,7 @@ def _outcome(one: ItemOutcome, task_id: str) -> dict[str, Any]:
         return {"index": one.index, **_invalid(TOO_LARGE, "output")}
     if one.error is not None and len(to_json(fields["error"])) > LIMIT_BYTES:
         return {"index": one.index, **_invalid(LONG_ERROR, "error")}
-    return fields
+    return stored
 
 
 def _reported(result: TaskResult) -> dict[str, Any]:
@@ -151,12 +151,10 @@ def _reported(result: TaskResult) -> dict[str, Any]:
         "error": result.error.model_dump(mode="json") if result.error else None,
         "metrics": _small(result.metrics),
     }
-    findings = _cut([finding.model_dump(mode="json", by_alias=True) for finding in result.findings])
+    findings = _cut([_storable(finding) for finding in result.findings])
     outcomes = outcomes_of(result.outcomes, result.task_id)  # each was looked at by itself
     try:
-        check_json(facts, "result", depth=-1)  # the columns are no level of the output
-        for finding in findings:
-            check_json(finding, "result.findings")
+        facts = as_stored(facts, "result", depth=-1)  # the columns are no level of the output
     except NotJson as error:
         return _invalid(error.detail.message, error.detail.field)
     if result.output_ref is not None and not is_output_of(result.output_ref, result.task_id):
@@ -166,6 +164,16 @@ def _reported(result: TaskResult) -> dict[str, Any]:
     if facts["error"] is not None and len(to_json(facts["error"])) > LIMIT_BYTES:
         return _invalid(LONG_ERROR, "error")
     return {**facts, "findings": findings, "outcomes": outcomes}
+
+
+def _storable(finding: Finding) -> dict[str, Any]:
+    """Return a finding, without its values when these cannot be stored: nothing decides by them."""
+    said = finding.model_dump(mode="json", by_alias=True)
+    try:
+        check_json(said, "the finding")
+    except NotJson as error:
+        return {**said, "from": None, "to": f"left out: {error.detail.message}"}
+    return said
 
 
 def _cut(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:

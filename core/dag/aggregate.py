@@ -12,7 +12,7 @@ of an output, sum adds the numbers that are; values below those do not count.
 from collections.abc import Iterable
 from typing import Any
 
-from core.dag.json_values import NotJson, check_json
+from core.dag.json_values import NotJson, as_stored
 from core.dag.nodes import Aggregation
 from core.errors import GeodagError
 from core.ids import canonical_json
@@ -26,6 +26,10 @@ class Incomplete(GeodagError):
     """There are not as many outputs as items succeeded."""
 
     code = "FAN_IN_INCOMPLETE"
+
+
+ADDED_LEVELS = 2
+"""What an aggregate puts around an output: a mapping and a list."""
 
 
 class Aggregate:
@@ -94,8 +98,7 @@ class Aggregate:
             raise Incomplete(f"{self._outputs} outputs of {summary['succeeded']} items that succeeded were found")
         rest: dict[str, Any] = {"count": self._results if self._kind in _LISTS else self._outputs, **summary}
         if self._kind is Aggregation.SUM:
-            check_json(self._total, "total")
-            rest["total"] = self._total
+            rest["total"] = as_stored(self._total, "total")
         start = b"]," if self._kind in _LISTS else b'"result":' + self._result + b"," if self._kind in _SINGLE else b""
         return start + canonical_json(rest).encode()[1:]
 

@@ -6,9 +6,11 @@ from typing import assert_never
 
 from core.dag.retry import RetryPolicy, delay_seconds
 from core.dag.run import Run
+from core.dag.tallies import MAX_MESSAGE
 from core.errors import AttemptFailure, Classification, ErrorDetail
 from core.models.engine import NodeState
 from core.statuses import NodeStatus
+from core.wording import shorten
 
 WORKER_LOST = "WORKER_LOST"
 TASK_TIMEOUT = "TASK_TIMEOUT"
@@ -99,6 +101,7 @@ def release_attempt(run: Run, node_id: str, reason: str) -> None:
 def _with_history(node: NodeState, error: ErrorDetail, now: datetime) -> ErrorDetail:
     """Add this failure to those that the node has seen; only the newest are kept."""
     earlier = ErrorDetail.model_validate(node.error).attempts if node.error else ()
-    failure = AttemptFailure(attempt=max(node.attempt - 1, 0), code=error.code, message=error.message, at=now)
+    message = shorten(error.message, MAX_MESSAGE)
+    failure = AttemptFailure(attempt=max(node.attempt - 1, 0), code=error.code, message=message, at=now)
     history = (*earlier, failure)[-HISTORY_LENGTH:]
     return error.model_copy(update={"node_id": node.node_id, "attempts": history})

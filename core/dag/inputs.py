@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from core.dag.complaints import short_value
 from core.dag.definition import PRIORITY_NAMES, Workflow
 from core.dag.input_spec import InputSpec, violations
-from core.dag.json_values import NotJson, check_json
+from core.dag.json_values import NotJson, as_stored
 from core.errors import ParameterInvalid, ParameterMissing
 from core.wording import offered
 
@@ -42,12 +42,12 @@ def _fit_one(spec: InputSpec, name: str, given: Mapping[str, Any]) -> Any:
             raise ParameterMissing(f"{field} is required", field=field, remediation=spec.description or None)
         return spec.default
     try:
-        check_json(value, field)
+        stored = as_stored(value, field)
     except NotJson as error:
         raise ParameterInvalid(error.detail.message, field=field) from error
     for path, problem, found in violations(spec, value, field):
         raise ParameterInvalid(f"{path} {problem}", field=path, value=short_value(found))
-    return value
+    return stored
 
 
 def _number_or_name(value: Any) -> Any:

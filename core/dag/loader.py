@@ -15,7 +15,7 @@ from core.dag.complaints import first_causes, full_complaint
 from core.dag.conditions import shown
 from core.dag.definition import PRIORITY_NAMES, Workflow
 from core.dag.input_spec import AUTHORED
-from core.dag.json_values import NotJson, check_json
+from core.dag.json_values import NotJson, as_stored
 from core.dag.nodes import NODE_TYPES
 from core.dag.problems import DefinitionError, Problem, Report
 from core.dag.words import words_at, words_of
@@ -78,8 +78,7 @@ def _validate(value: dict[str, Any], report: Report) -> Workflow:
     So the checks find the rest as well.
     """
     try:
-        check_json(value, "workflow")
-        return _model(json.loads(json.dumps(value)), report)
+        return _model(json.loads(json.dumps(as_stored(value, "workflow"))), report)
     except NotJson as error:
         report.add(_place(error.detail.field or ""), error.detail.message)
     report.raise_any()
@@ -87,7 +86,7 @@ def _validate(value: dict[str, Any], report: Report) -> Workflow:
 
 
 def _place(field: str) -> Path:
-    """Return the path of something that `check_json` names, such as `workflow.nodes.a.params.x[0]`."""
+    """Return the path of something that `as_stored` names, such as `workflow.nodes.a.params.x[0]`."""
     _, *steps = re.findall(r"[^.\[\]]+", field) or [""]
     return tuple(int(step) if step.isdecimal() else step for step in steps)
 

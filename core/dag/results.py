@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from core.dag import batches, endings
 from core.dag.child_jobs import waits_for_child
-from core.dag.json_values import NotJson, check_json
+from core.dag.json_values import NotJson, as_stored
 from core.dag.nodes import FanOutNode, TaskNode, WorkflowNode
 from core.dag.run import Run
 from core.dag.state import Disposition
@@ -94,10 +94,10 @@ def _complete(run: Run, row: TaskResultRow) -> None:
     if not isinstance(row.output, dict):
         raise Poison("the output is not a JSON object")
     try:
-        check_json(row.output, "output")
+        output = as_stored(row.output, "output")
     except NotJson as error:
         raise Poison(error.detail.message) from error
-    _complete_with(run, row, row.output, None)
+    _complete_with(run, row, output, None)
 
 
 def _complete_with(run: Run, row: TaskResultRow, output: dict[str, Any] | None, ref: dict[str, Any] | None) -> None:

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from core.dag.complaints import first_causes, full_complaint
+from core.dag.json_values import NotJson, as_stored
 from core.dag.nodes import Definition, PositiveSeconds, Seconds
 from core.dag.yaml_source import YamlProblem, read_yaml
 from core.errors import Classification, WorkflowError
@@ -92,9 +93,11 @@ def read_scenario(text: str, filename: str) -> Scenario:
     """Read a scenario from YAML or JSON. Raises `WorkflowError` that names the file and everything that is wrong."""
     try:
         source = read_yaml(text)
-        return Scenario.model_validate_json(canonical_json(_canonical(source.value)))
+        return Scenario.model_validate_json(canonical_json(_canonical(as_stored(source.value, "scenario"))))
     except YamlProblem as error:
         raise WorkflowError(f"{filename}:{error.line}: {error.message}") from error
+    except NotJson as error:
+        raise WorkflowError(f"{filename}: {error.detail.message}") from error
     except ValidationError as error:
         problems = first_causes(error.errors(include_url=False))
         told = sorted((source.line(one["loc"]), _told(one)) for one in problems)

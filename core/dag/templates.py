@@ -18,7 +18,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from core.dag.filters import FILTERS, TESTS, Missing
-from core.dag.json_values import MAX_INTEGER_BITS, NotJson, check_json, is_number_of_json
+from core.dag.json_values import MAX_INTEGER_BITS, NotJson, as_stored, is_number_of_json
 from core.dag.other_languages import instead_in_template
 from core.dag.template_checks import refusal
 from core.errors import ErrorDetail, GeodagError
@@ -141,7 +141,7 @@ class Expression:
         if isinstance(value, str):
             return value
         try:
-            check_json(value, self.source)
+            value = as_stored(value, self.source)
         except NotJson as error:
             raise TemplateFailed(error.detail.message) from error
         return canonical_json(value)
@@ -371,9 +371,9 @@ def lookups_of(program: Program) -> Iterator[tuple[Lookup, str]]:
 def render(program: Program, scope: Mapping[str, Any], path: str) -> Any:
     """Evaluate a program and make sure that the result can be stored; errors name `path`."""
     value = program.evaluate(scope)
-    if not isinstance(program, Constant):
-        try:
-            check_json(value, path)
-        except NotJson as error:
-            raise TemplateFailed(error.detail.message, field=error.detail.field) from error
-    return value
+    if isinstance(program, Constant):
+        return value
+    try:
+        return as_stored(value, path)
+    except NotJson as error:
+        raise TemplateFailed(error.detail.message, field=error.detail.field) from error

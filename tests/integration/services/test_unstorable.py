@@ -103,3 +103,24 @@ async def test_a_checkpoint_that_is_none_costs_no_lease_and_no_report(
     answers = await worker.report(Release(task_id=bad.task_id, token=bad.token, checkpoint=checkpoint), completed(done))
     assert [one.disposition.value for one in answers] == ["applied", "applied"]
     assert await engine.query("SELECT FROM dagapp.dag_checkpoints") == []
+
+
+@pytest.mark.parametrize("calls", [1, 6])
+async def test_outputs_as_deep_as_may_be_are_gathered_in_however_many_calls_they_come(
+    pool: AsyncPool, blobs: BlobRepository, calls: int
+) -> None:
+    engine = Engine(pool, workflows_of(GATHERED.replace("KIND", "collect")), blobs=blobs)
+    job_id = await engine.create("w", {"items": list(range(60))})
+    deepest: dict[str, Any] = {}
+    for _ in range(99):
+        deepest = {"a": deepest}
+    worker, messages = HandWorker(engine), await engine.messages(job_id)
+    await worker.claim(*messages)
+    size = len(messages) // calls
+    for first in range(0, len(messages), size):
+        await worker.complete(*messages[first : first + size], output=deepest)
+    await engine.desk.settled()
+    await engine.advance(job_id)
+    await engine.desk.close()
+    (join,) = await engine.query("SELECT status FROM dagapp.dag_node_states WHERE node_id = 'join'")
+    assert join["status"] == "COMPLETED"

@@ -7,6 +7,7 @@ import pytest
 
 from core.dag.definition import Workflow
 from core.dag.inputs import resolve_inputs, resolve_priority
+from core.dag.json_values import as_stored
 from core.dag.patterns import MAX_STEPS, size_of
 from core.errors import CallerError, ParameterInvalid, ParameterMissing
 from core.ids import canonical_json
@@ -83,9 +84,9 @@ def test_an_unknown_input_is_refused() -> None:
 )
 def test_types_and_words_are_checked_and_never_coerced(spec: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
     for value in good:
-        resolved = resolve(spec, value)
-        assert resolved == value
-        assert type(resolved) is type(value)
+        resolved, stored = resolve(spec, value), as_stored(value, "x")
+        assert resolved == stored
+        assert type(resolved) is type(stored)
     for value in bad:
         with pytest.raises(ParameterInvalid) as caught:
             resolve(spec, value)

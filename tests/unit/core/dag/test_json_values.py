@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from core.dag.json_values import MAX_DEPTH, NotJson, check_json
+from core.dag.json_values import MAX_DEPTH, NotJson, as_stored, check_json
 from core.errors import GeodagError
 from handlers.json_values import to_json
 
@@ -47,3 +47,20 @@ def test_whoever_goes_beyond_a_limit_is_told_which(check: Callable[[Any, str], A
 @pytest.mark.parametrize("value", [None, True, "ü\U0001f600", 2**4000, -0.0, [], nested(MAX_DEPTH), (1, [2])])
 def test_everything_else_passes(value: Any) -> None:
     check_json(value, "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        (1e16, 10**16), (-1e17, -(10**17)), (1.2345678901234567e30, 1234567890123456700000000000000), (-0.0, 0.0),
+        (9999999999999998.0, 9999999999999998.0), (1e-320, 1e-320), (2.0, 2.0), (True, True), ((1, 1e16), [1, 10**16]),
+        ({"a": [{"ü": 1e16}]}, {"a": [{"ü": 10**16}]}),
+    ],
+)  # fmt: skip
+def test_numbers_are_as_the_database_gives_them_back(value: Any, stored: Any) -> None:
+    assert repr(as_stored(value, "x")) == repr(stored)
+
+
+def test_what_comes_back_as_it_is_is_not_copied() -> None:
+    value = {"a": [1, 2.5, "x", None, {"b": True}]}
+    assert as_stored(value, "x") is value

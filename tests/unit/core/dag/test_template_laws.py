@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.dag.filters import FILTERS, TESTS
-from core.dag.json_values import check_json
+from core.dag.json_values import as_stored, check_json
 from core.dag.templates import TemplateFailed, compile_text, compile_value, render
 from core.errors import GeodagError
 from core.ids import canonical_json
@@ -20,7 +20,7 @@ DATA = st.recursive(
     SCALARS | TEXTS | st.sampled_from(["{{ inputs }}", "{% if 1 %}", "007", "[1, 2]", "true", "5"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | TEXTS, inner, max_size=3),
     max_leaves=8,
-)
+).map(lambda data: as_stored(data, "data"))
 ATOMS = st.sampled_from(
     ["inputs.x", "inputs.x.a", "inputs.x[0]", "nodes.a.output.b", "nope", "1", "2.5", "'t'", "none"]
 )
