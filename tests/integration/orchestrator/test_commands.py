@@ -157,6 +157,7 @@ async def test_orders_by_filter_list_first_and_then_have_an_outcome_per_job(door
     assert [(job["job_id"], job["outcome"], job["status"]) for job in body["jobs"]] == [
         (one, "applied", "CANCELLED") for one in jobs[:2]
     ]
+    assert (await door.job(jobs[0]))["cancelled"]["reason"] == "clean up"
     assert (await door.job(jobs[2]))["status"] == "RUNNING"
 
 

@@ -1,8 +1,10 @@
 """Fan-outs through the services on a real database."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
@@ -11,9 +13,9 @@ from core.payloads import PayloadRef, decode
 from core.ports import BlobRepository
 from core.wire import Beat, ItemOutcome, Release, ResultDisposition, TaskStatus
 from repositories.database import AsyncPool
-from tests.integration.services.fans import Fans, bad, failed, good, of_items
+from tests.integration.services.fans import FAN_OUT, Fans, bad, failed, good, of_items
 from tests.support.databases import Database
-from tests.support.engine import Engine, HandWorker
+from tests.support.engine import Engine, HandWorker, workflows_of
 from tests.support.waiting import await_until
 
 Start = Callable[..., Awaitable[Fans]]
@@ -409,3 +411,32 @@ async def test_a_result_that_comes_while_its_job_is_read_is_applied(start: Start
     (again,) = await fans.fresh()
     await fans.worker.run(again)
     assert await fans.status() == "COMPLETED"
+
+
+PAD = random.Random(1).randbytes(25_000).hex()
+"""Three of these are more than an evaluation loads."""
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "made"),
+    [
+        ("sum", {"total": 6}),
+        ("concat", {"results": [1, 2, 3]}),
+        ("first", {"result": {"n": 1, "l": [1], "pad": PAD}}),
+        ("last", {"result": {"n": 3, "l": [3], "pad": PAD}}),
+    ],
+)
+async def test_outputs_that_are_not_loaded_are_aggregated_as_the_fan_in_says(
+    pool: AsyncPool, blobs: BlobRepository, aggregation: str, made: dict[str, Any]
+) -> None:
+    text = FAN_OUT.format(fan_out="batch_size: 1").replace(
+        "{type: fan_in,", f"{{type: fan_in, aggregation: {aggregation},"
+    )
+    engine = Engine(pool, workflows_of(text.replace(".results", "")), blobs=blobs)
+    fans = Fans(engine, await engine.create("fans", {"items": ["a", "b", "c"]}))
+    for number, message in enumerate(await fans.fresh(), start=1):
+        await fans.worker.run(message, {"n": number, "l": [number], "pad": PAD})
+    await engine.desk.settled()
+    await fans.advance()
+    found = (await engine.job(fans.job_id)).outputs["all"]
+    assert {name: found[name] for name in found.keys() & {"results", "result", "total"}} == made

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from core.dag.why import told
 from core.statuses import JobStatus, NodeStatus
 from tests.unit.core.dag.fan_outs import PERMANENT, TRANSIENT, PartialWorld, fanned, outcome
 from tests.unit.core.dag.harness import FIXED, World
@@ -172,3 +173,16 @@ def test_the_time_of_a_batch_is_no_longer_than_one_may_be() -> None:
     longest = 10 * 365 * 86400
     (dispatch,) = batch(1000, 1000, task={"timeout_seconds": longest}).decisions[0].dispatches
     assert dispatch.timeout_seconds == longest
+
+
+def test_a_batch_says_whether_it_waits_for_its_backoff_or_was_given_back() -> None:
+    world = batch()
+    report(world, "many__0", outcome(0), outcome(1, TRANSIENT))
+    until = world.node("many__0").not_before
+    assert until is not None
+    detail = {"until": until.isoformat(), "code": "T"}
+    assert told(world.node("many__0").waiting_for) == {"kind": "backoff", "detail": detail}
+    world = batch()
+    world.pauses("all")
+    report(world, "many__0", outcome(0), status="released")
+    assert told(world.node("many__0").waiting_for) == {"kind": "released", "detail": {"reason": None}}

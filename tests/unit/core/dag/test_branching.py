@@ -216,3 +216,16 @@ def test_a_conditional_with_a_when_is_bypassed_like_any_other_node() -> None:
     world = routed(route, "large", "small")
     world.complete("a")
     assert (world.statuses()["large"], world.statuses()["small"]) == ("DISPATCHED", "DISPATCHED")
+
+
+@pytest.mark.parametrize(("size", "taken"), [(101, "large"), (100, "small")])
+def test_what_next_names_follows_whatever_is_chosen(size: int, taken: str) -> None:
+    ways = {"condition": f"{FIELD} > 100", "on_true": ["large"], "on_false": ["small"], "next": ["always"]}
+    world = routed(ways, "large", "small", "always")
+    assert world.statuses()["always"] == "PENDING"
+    world.complete("a", output={"size": size})
+    statuses = world.statuses()
+    assert {node_id for node_id in ("large", "small", "always") if statuses[node_id] == "DISPATCHED"} == {
+        taken,
+        "always",
+    }

@@ -211,6 +211,14 @@ def test_a_switch_of_something_else_holds_nothing(switch: str) -> None:
     assert world.statuses()["b"] == "DISPATCHED"
 
 
+def test_a_switch_of_a_queue_holds_what_its_workflow_sends_there() -> None:
+    world = World(workflow_of(chain("a", queue="container-tasks")), pauses=["queue:container-tasks"])
+    assert world.decisions[0].dispatches == ()
+    assert world.node("a").waiting_for == {"kind": "paused", "detail": "queue:container-tasks"}
+    other = World(workflow_of(chain("a", queue="container-tasks")), pauses=["queue:functionapp-tasks"])
+    assert [one.node_id for one in other.decisions[0].dispatches] == ["a"]
+
+
 def test_a_new_job_waits_for_the_switch_and_is_not_stalled() -> None:
     world = World(workflow_of(chain("a")), pauses=("all",))
     assert (world.job.status, world.statuses()["a"]) == (JobStatus.PENDING, "READY")
@@ -488,6 +496,17 @@ def test_the_window_of_a_fan_out_changes_while_it_runs() -> None:
     assert decision.events[0].event_type == "window_changed"
     assert (decision.events[0].data["before"], decision.events[0].data["after"]) == (2, 64)
     assert decided(world, "window", node_id="tiles", max_concurrency=2).fan_outs == ()
+
+
+def test_the_window_of_another_fan_out_stays() -> None:
+    world = fanned()
+    rows = {**world.state.fan_outs, "other": world.fan_out("tiles").model_copy(update={"node_id": "other"})}
+    other = {"type": "fan_out", "source": "{{ inputs.x }}", "task": {"handler": "echo"}}
+    world.workflow = workflow_of({**world.workflow.to_json()["nodes"], "other": other})
+    nodes = {**world.state.nodes, "other": world.node("tiles").model_copy(update={"node_id": "other"})}
+    world.state = replace(world.state, nodes=nodes, fan_outs=rows)
+    decision = decided(world, "window", node_id="other", max_concurrency=64)
+    assert [(one.node_id, one.max_concurrency) for one in decision.fan_outs] == [("other", 64)]
 
 
 @pytest.mark.parametrize("kind", ["skip", "rerun", "window"])

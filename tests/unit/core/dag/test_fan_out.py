@@ -8,6 +8,7 @@ from core.dag.chores import Unpacking
 from core.dag.commands import command
 from core.dag.fan_out import MAX_ITEMS
 from core.dag.rendering import Rendered
+from core.dag.why import told
 from core.payloads import LIMIT_BYTES, PayloadRef
 from core.statuses import AttemptState, JobStatus, NodeStatus
 from tests.unit.core.dag.fan_outs import ITEMS, PERMANENT, TRANSIENT, PartialWorld, fanned, workflow_with
@@ -472,3 +473,31 @@ def test_a_transient_error_tells_what_it_waits_for() -> None:
     world.claim("many__0")
     world.report("many__0", "failed", error=PERMANENT)
     assert world.job.status is JobStatus.FAILED
+
+
+@KINDS
+@pytest.mark.parametrize("switch", ["job", "all"])
+def test_a_child_that_was_given_back_during_a_pause_says_so(kind: type[World], switch: str) -> None:
+    world = fanned(range(1), kind)
+    world.claim("many__0")
+    if switch == "job":
+        world.set_job(paused_at=world.now)
+    else:
+        world.pauses(switch)
+    world.report("many__0", "released")
+    assert world.node("many__0").status is NodeStatus.WAITING
+    assert told(world.node("many__0").waiting_for) == {
+        "kind": "released",
+        "detail": {"reason": "released by its worker"},
+    }
+
+
+def test_tasks_of_a_paused_queue_are_those_of_its_children() -> None:
+    world = World(
+        workflow_with({"task": {"queue": "container-tasks"}}), {"items": [1]}, pauses=["queue:container-tasks"]
+    )
+    assert world.children() == {}
+    assert world.node("many").waiting_for == {"kind": "paused", "detail": "queue:container-tasks"}
+    world.pauses()
+    (sent,) = world.tick(0).dispatches
+    assert sent.queue == "container-tasks"

@@ -193,6 +193,18 @@ def test_json_schema_words_may_be_spelt_as_json_schema_spells_them() -> None:
     assert (spec.min_length, spec.max_length) == (1, 5)
 
 
+def test_json_schema_words_may_be_spelt_so_inside_too() -> None:
+    more = "  l: {type: array, items: {type: object, additionalProperties: false, properties: {aB: {minLength: 1}}}}\n"
+    inside = load_workflow(GOOD.replace("outputs:\n", f"{more}outputs:\n"), "demo.yaml").inputs["l"].items
+    assert inside is not None
+    assert (inside.additional_properties, inside.properties["aB"].min_length) == (False, 1)
+
+
+def test_max_attempts_counts_retries_wherever_retries_stand() -> None:
+    text = GOOD.replace("nodes:\n", "defaults: {retry: {max_attempts: 4}}\nnodes:\n", 1)
+    assert load_workflow(text, "demo.yaml").retry_policies["say"].max_retries == 4
+
+
 def test_a_definition_survives_its_json_form() -> None:
     workflow = load_workflow(GOOD, "demo.yaml")
     again = Workflow.from_json(workflow.to_json())

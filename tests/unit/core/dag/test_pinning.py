@@ -51,7 +51,7 @@ def test_a_pinned_definition_reads_the_same_from_its_stored_form() -> None:
 @pytest.mark.parametrize(("wanted", "expected"), [(None, 3), (2, 2)])
 def test_a_node_runs_the_version_it_names_else_the_default(wanted: int | None, expected: int) -> None:
     named = {} if wanted is None else {"version": wanted}
-    pinned, _ = pin(shelf(calling("top", "leaf", **named), plain("leaf", 2), plain("leaf", 3)))
+    pinned, _ = pin(shelf(calling("top", "leaf", **named), plain("leaf", 3), plain("leaf", 2)))
     assert pinned_child(pinned, "top") == pinned["leaf", expected].definition_hash
 
 

@@ -93,10 +93,15 @@ def test_workers_take_what_is_urgent_and_old_first_and_no_more_than_they_can() -
 
 def test_a_gate_is_decided_when_the_scenario_says_so_and_waits_for_ever_when_it_does_not() -> None:
     nodes = {"start": {"type": "start", "next": ["hold"]}, "hold": {"type": "gate", "next": ["a"]}, "a": task()}
-    gate = {"decision": "approved", "after_seconds": 3600, "actor": "ann", "data": {"scale": 2}}
+    gate = {"decision": "approved", "after_seconds": 3600, "actor": "ann", "reason": "fine", "data": {"scale": 2}}
     result = rehearsed(workflow_of(nodes), gates={"hold": gate})
     assert (result.job.status, result.seconds) == (JobStatus.COMPLETED, 3601)
-    assert (result.nodes["hold"].output or {})["actor"] == "ann"
+    assert result.nodes["hold"].output == {
+        "decision": "approved",
+        "actor": "ann",
+        "reason": "fine",
+        "data": {"scale": 2},
+    }
     result = rehearsed(workflow_of(nodes), gates={"hold": {"decision": "rejected", "reason": "no"}})
     assert result.job.status is JobStatus.FAILED
     result = rehearsed(workflow_of(nodes))
@@ -378,3 +383,11 @@ def test_commands_are_given_to_a_job_that_has_ended_too() -> None:
     cancel = {"kind": "cancel", "after_seconds": 1}
     again = rehearsed(workflow, tasks=tasks, commands=[cancel, {"kind": "retry", "after_seconds": 10}])
     assert (again.job.status, again.job.run_no, again.seconds) == ("COMPLETED", 2, 14.0)
+
+
+def test_an_order_says_by_whom_why_and_with_what() -> None:
+    again = {"kind": "rerun", "args": {"node_id": "a", "params": {"x": 2}}, "actor": "ann", "reason": "again"}
+    result = rehearsed(workflow_of(chain("a", params={"x": 1})), commands=[{**again, "after_seconds": 60}])
+    assert result.nodes["a"].input_params == {"x": 2}
+    (event,) = [one for one in result.timeline if one.event == "job_rerun"]
+    assert (event.data["actor"], event.data["reason"]) == ("ann", "again")

@@ -218,7 +218,8 @@ def test_a_task_whose_key_turns_out_to_be_that_of_its_job_fails_instead_of_waiti
 def test_a_job_stays_pending_until_it_has_its_slot() -> None:
     world = jobbed()
     (request,) = world.decisions[0].slots.requests
-    assert (request.key, request.holder, request.node_id, request.priority) == ("w:roads", "job1", None, 5)
+    assert (request.key, request.limit, request.holder, request.node_id) == ("w:roads", 2, "job1", None)
+    assert request.priority == 5
     assert world.job.status is JobStatus.PENDING
     assert world.job.waiting_for == {"kind": "slot", "detail": {"key": "w:roads"}}
     assert (world.node("start").status, world.node("a").status) == (NodeStatus.COMPLETED, NodeStatus.READY)
