@@ -116,6 +116,27 @@ def test_a_rerun_beside_an_old_failure_runs_although_the_workflow_cancels_after_
     assert (world.job.status, (world.job.error or {})["node_id"]) == (JobStatus.FAILED, "b")
 
 
+@pytest.mark.parametrize(("kind", "args"), [("retry", {}), ("rerun", {"node_id": "start"})])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        task(params={"v": "{{ inputs.o.missing }}"}),
+        task(when="{{ inputs.o.missing }} > 1"),
+        task(handler="unknown"),
+        task(concurrency={"key": "{{ inputs.o }}", "limit": 1}),
+    ],
+)
+def test_a_failure_that_comes_again_at_once_takes_the_other_branches_back_again(
+    bad: dict[str, Any], kind: str, args: dict[str, Any]
+) -> None:
+    nodes = {"start": {"type": "start", "next": ["bad", "good"]}, "bad": bad, "good": task(), "end": {"type": "end"}}
+    inputs = {"o": {"type": "object", "default": {}}}
+    world = World(workflow_of(nodes, inputs=inputs, on_failure="cancel"))
+    assert (world.job.status, world.statuses()["good"]) == (JobStatus.FAILED, "CANCELLED")
+    assert order(world, kind, **args).dispatches == ()
+    assert (world.job.status, world.statuses()["good"]) == (JobStatus.FAILED, "CANCELLED")
+
+
 @pytest.mark.parametrize("kind", ["cancel", "pause", "resume", "priority", "skip", "window"])
 @pytest.mark.parametrize("status", ["COMPLETED", "FAILED"])
 def test_only_retry_and_rerun_touch_a_job_that_has_ended(kind: str, status: str) -> None:
