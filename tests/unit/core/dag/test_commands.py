@@ -98,9 +98,38 @@ def test_a_node_that_was_skipped_for_a_failure_before_it_is_not_run_again_alone(
     world = World(workflow_of(chain("a", "b")))
     world.fail("a")
     assert world.node("b").skip_reason is SkipReason.UPSTREAM_FAILED
-    detail = refusal(world, "rerun", node_id="b")
-    assert (detail.code, detail.value) == ("NODE_NOT_STARTED", "SKIPPED")
-    assert "Retry the job" in (detail.remediation or "")
+    for args in ({}, {"params": {"x": 1}}):
+        detail = refusal(world, "rerun", node_id="b", **args)
+        assert (detail.code, detail.value) == ("NODE_NOT_STARTED", "SKIPPED")
+        assert "Retry the job" in (detail.remediation or "")
+
+
+def test_a_node_that_was_not_taken_is_not_run_again_alone_but_its_conditional_is() -> None:
+    nodes = {
+        "start": {"type": "start", "next": ["a"]},
+        "a": task(next=["route"]),
+        "route": {"type": "conditional", "condition": "{{ nodes.a.output.n }} > 1", "on_true": ["big"],
+                  "on_false": ["end"]},
+        "big": task(next=["after"]),
+        "after": task(next=["end"]),
+        "end": {"type": "end", "depends_on": {"any_of": ["after"]}},
+    }  # fmt: skip
+    world = World(workflow_of(nodes))
+    world.complete("a", output={"n": 1})
+    for node_id, args in (("big", {}), ("after", {}), ("big", {"params": {"x": 1}})):
+        detail = refusal(world, "rerun", node_id=node_id, **args)
+        assert (detail.code, detail.value) == ("NODE_NOT_STARTED", "SKIPPED")
+        assert "route took another way" in detail.message
+        assert "Rerun route" in (detail.remediation or "")
+    order(world, "rerun", node_id="a")
+    world.complete("a", output={"n": 2})
+    assert world.statuses()["big"] == "DISPATCHED"
+
+
+def test_a_node_whose_own_condition_did_not_hold_may_be_run_again() -> None:
+    world = World(workflow_of(chain("a", "b", when="{{ job.run_no }} > 1")))
+    assert world.job.status is JobStatus.COMPLETED
+    assert [one.node_id for one in order(world, "rerun", node_id="a").dispatches] == ["a"]
 
 
 def test_a_rerun_beside_an_old_failure_runs_although_the_workflow_cancels_after_one() -> None:
