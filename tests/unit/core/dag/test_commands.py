@@ -7,6 +7,7 @@ import pytest
 
 from core.dag.commands import command, direct_command
 from core.dag.orders import check_order, obey
+from core.dag.pinning import pin
 from core.dag.run import Run
 from core.dag.state import ChildOrder, Decision
 from core.errors import CallerError, Conflict, ErrorDetail, NotFound, ParameterInvalid
@@ -600,9 +601,22 @@ def test_what_is_ordered_goes_down_to_child_jobs(kind: str, args: dict[str, Any]
     )  # fmt: skip
     world.state = replace(world.state, nodes={**world.state.nodes, "w": node}, attempts={"w": attempt})
     (child,) = decided(world, kind, **args).child_orders
-    actor = "engine" if kind == "cancel" else "op"
-    assert (child.task_id, child.kind, child.args, child.actor) == ("job1_w_3", kind, args, actor)
+    assert (child.task_id, child.kind, child.args, child.actor) == ("job1_w_3", kind, args, "op")
     assert isinstance(child, ChildOrder)
+
+
+@pytest.mark.parametrize(("kind", "args"), [("cancel", {}), ("skip", {"node_id": "call"})])
+@pytest.mark.parametrize("reason", ["wrong file", None])
+def test_a_child_job_that_goes_with_an_order_was_cancelled_by_whoever_gave_it(
+    kind: str, args: dict[str, Any], reason: str | None
+) -> None:
+    child = workflow_of(chain("work"), workflow_id="child")
+    parent = workflow_of({**chain("call"), "call": {"type": "workflow", "workflow_id": "child", "next": ["end"]}})
+    pinned, _ = pin({("w", 1): parent, ("child", 1): child})
+    world = World(pinned["w", 1], workflows={child.definition_hash: child})
+    (told,) = command(world.workflow, world.state, world.now, kind, args, actor="op", reason=reason).child_orders
+    engine_says = "the job was cancelled" if kind == "cancel" else "the node was skipped"
+    assert (told.kind, told.actor, told.reason) == ("cancel", "op", reason or engine_says)
 
 
 def test_an_unknown_command_is_refused_and_said_to_be_so() -> None:
