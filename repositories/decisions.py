@@ -141,11 +141,11 @@ class DecisionRepository:
                     (job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                      owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                      submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                     completed_at, input_refs, depth, waiting_for)
+                     completed_at, input_refs, depth, waiting_for, slots_above)
                 SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                     owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                     submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                    completed_at, input_refs, depth, waiting_for
+                    completed_at, input_refs, depth, waiting_for, slots_above
                 FROM doc, jsonb_populate_recordset(
                     jsonb_populate_record(NULL::dagapp.dag_jobs, d #> '{jobs,every}'), d #> '{jobs,each}')
             ),

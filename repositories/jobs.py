@@ -45,7 +45,7 @@ class JobRepository:
             SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                 submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                completed_at, input_refs, depth, waiting_for, outputs_ref
+                completed_at, input_refs, depth, waiting_for, outputs_ref, slots_above
             FROM dagapp.dag_jobs WHERE job_id = ANY(%s) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED
             """,
             (list(job_ids),),
@@ -100,7 +100,7 @@ class JobRepository:
                 SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no,
                     version, owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id,
                     correlation_id, submitted_by, outputs, error, warnings, evaluation_failures, created_at,
-                    updated_at, started_at, completed_at, input_refs, depth, waiting_for, outputs_ref
+                    updated_at, started_at, completed_at, input_refs, depth, waiting_for, outputs_ref, slots_above
                 FROM dagapp.dag_jobs WHERE job_id = %s
                 """,
                 (job_id,),
@@ -130,7 +130,7 @@ class JobRepository:
                 SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                     owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                     submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                    completed_at, input_refs, depth, waiting_for, outputs_ref
+                    completed_at, input_refs, depth, waiting_for, outputs_ref, slots_above
                 FROM dagapp.dag_jobs WHERE (created_at, job_id) < (coalesce(%s::timestamptz, 'infinity'), %s)
                 ORDER BY created_at DESC, job_id DESC LIMIT %s
                 """,
@@ -146,7 +146,7 @@ class JobRepository:
                 SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                     owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                     submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                    completed_at, input_refs, depth, waiting_for, outputs_ref
+                    completed_at, input_refs, depth, waiting_for, outputs_ref, slots_above
                 FROM dagapp.dag_jobs
                 WHERE status = %s AND (created_at, job_id) < (coalesce(%s::timestamptz, 'infinity'), %s)
                 ORDER BY created_at DESC, job_id DESC LIMIT %s
@@ -166,7 +166,7 @@ class JobRepository:
                     SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no,
                         version, owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id,
                         correlation_id, submitted_by, outputs, error, warnings, evaluation_failures, created_at,
-                        updated_at, started_at, completed_at, input_refs, depth, waiting_for, outputs_ref
+                        updated_at, started_at, completed_at, input_refs, depth, waiting_for, outputs_ref, slots_above
                     FROM dagapp.dag_jobs WHERE workflow_id = %(workflow_id)s AND status = wanted.status
                         AND (created_at, job_id) < (coalesce(%(created_at)s::timestamptz, 'infinity'), %(job_id)s)
                     ORDER BY created_at DESC, job_id DESC LIMIT %(limit)s) AS j
@@ -191,7 +191,7 @@ class JobRepository:
             SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                 submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                completed_at, input_refs, depth, waiting_for, outputs_ref
+                completed_at, input_refs, depth, waiting_for, outputs_ref, slots_above
             FROM dagapp.dag_jobs WHERE job_id = ANY(%s)
             """,
             (list(job_ids),),
@@ -206,7 +206,7 @@ class JobRepository:
             SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no, version,
                 owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id, correlation_id,
                 submitted_by, outputs, error, warnings, evaluation_failures, created_at, updated_at, started_at,
-                completed_at, input_refs, depth, waiting_for, outputs_ref
+                completed_at, input_refs, depth, waiting_for, outputs_ref, slots_above
             FROM dagapp.dag_jobs WHERE job_id = ANY(%s) AND status NOT IN ('PENDING', 'RUNNING')
             """,
             (list(job_ids),),

@@ -1,7 +1,7 @@
 """Jobs that nothing will ever move: none is known to come about, and each would be a defect of the engine.
 
-Whoever ends an attempt moves its node, or puts a result into the inbox, in the same transaction. So one statement,
-which sees one moment, finds none that is only on its way.
+Whoever ends an attempt moves its node, or puts a result into the inbox, in the same transaction. So one statement of
+each kind, which sees one moment, finds none that is only on its way.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,42 @@ async def stalled(
     """Return all stalled jobs, or those among some or of one owner, with each node or child that is stuck.
 
     Such are tasks in flight whose attempt has ended, or is not there, and whose result is not in the inbox; nodes whose
-    child job has ended likewise; and jobs without anything live, timer, result, order, slot, gate or pause.
+    child job has ended likewise; jobs without anything live, timer, result, order, slot, gate or pause; and child jobs
+    that wait for a slot which jobs hold that wait for them.
     """
+    found = [*await _stuck(conn, job_ids, owner_id), *await _held_above(conn, job_ids, owner_id)]
+    return sorted(found, key=lambda one: (one.job_id, one.detail))
+
+
+async def _held_above(
+    conn: AsyncConnection[Any], job_ids: Sequence[str] | None, owner_id: str | None
+) -> Sequence[Stalled]:
+    """Return waits for slots of which no other holder than jobs above can give one back."""
+    async with conn.cursor(row_factory=class_row(Stalled)) as cursor:
+        await cursor.execute(
+            """
+            WITH RECURSIVE above AS (
+                SELECT s.job_id, s.slot_key, NULL::varchar AS holder, j.parent_task_id
+                FROM dagapp.dag_slots AS s JOIN dagapp.dag_jobs AS j ON j.job_id = s.job_id
+                WHERE s.granted_at IS NULL AND j.parent_task_id IS NOT NULL AND j.status IN ('PENDING', 'RUNNING')
+                    AND (%(jobs)s::text[] IS NULL OR j.job_id = ANY(%(jobs)s))
+                    AND (%(owner)s::text IS NULL OR j.owner_id = %(owner)s)
+                UNION
+                SELECT w.job_id, w.slot_key, p.job_id, p.parent_task_id
+                FROM above AS w JOIN dagapp.dag_attempts AS a ON a.task_id = w.parent_task_id
+                JOIN dagapp.dag_jobs AS p ON p.job_id = a.job_id)
+            SELECT w.job_id, 'it waits for a slot of ' || w.slot_key || ', which is held by '
+                || string_agg(w.holder, ', ' ORDER BY w.holder) || ', waiting for it' AS detail
+            FROM above AS w JOIN dagapp.dag_limits AS l ON l.slot_key = w.slot_key
+            JOIN dagapp.dag_slots AS h ON h.slot_key = w.slot_key AND h.holder = w.holder AND h.granted_at IS NOT NULL
+            GROUP BY w.job_id, w.slot_key, l.limit_count HAVING count(*) >= l.limit_count
+            """,
+            {"jobs": None if job_ids is None else list(job_ids), "owner": owner_id},
+        )
+        return await cursor.fetchall()
+
+
+async def _stuck(conn: AsyncConnection[Any], job_ids: Sequence[str] | None, owner_id: str | None) -> Sequence[Stalled]:
     async with conn.cursor(row_factory=class_row(Stalled)) as cursor:
         await cursor.execute(
             """
@@ -68,7 +102,7 @@ async def stalled(
                         AND (s.granted_at IS NULL OR NOT s.noticed))
                     AND NOT EXISTS (SELECT FROM dagapp.dag_node_states AS n WHERE n.job_id = j.job_id
                         AND n.parent_node_id IS NULL AND n.waiting_for ->> 'kind' IN ('gate', 'paused')))
-            SELECT job_id, detail FROM stuck ORDER BY job_id, detail
+            SELECT job_id, detail FROM stuck
             """,
             {"jobs": None if job_ids is None else list(job_ids), "owner": owner_id},
         )

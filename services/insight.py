@@ -119,12 +119,7 @@ class InsightService:
     ) -> Sequence[NodeInsight]:
         """Return nodes, all vertices of a job or some children, with why each waits."""
         attempts = await self._attempts(conn, rows)
-        (moment,) = await (await CommandRepository(conn).moment([])).rows()
-        around = Surroundings(
-            moment.pauses,
-            Counter(one.queue for one in await WorkerRepository(conn).recent(HEARD_SECONDS)),
-            await _lost(conn, attempts.values()),
-        )
+        around, _ = await _surroundings(conn, attempts)
         live = await ChildRepository(conn).live(job.job_id) if fan_outs and job.status not in JOB_FINAL else ()
         await self._definitions.fetch(conn, [job.definition_hash])
         workflow = self._definitions.get(job.definition_hash)
@@ -151,16 +146,18 @@ class InsightService:
                 return None
             rows = await (await NodeRepository(conn).of_jobs([job.job_id])).rows()
             fan_outs = await (await FanOutRepository(conn).of_jobs([job.job_id])).rows()
-            (moment,) = await (await CommandRepository(conn).moment([])).rows()
-            pauses = moment.pauses
+            nodes, attempts = {node.node_id: node for node in rows}, await self._attempts(conn, rows)
+            around, now = await _surroundings(conn, attempts)
+            pauses, live = around.pauses, await ChildRepository(conn).live(job.job_id) if fan_outs else ()
             facts = Facts(
-                nodes={node.node_id: node for node in rows},
-                attempts=await self._attempts(conn, rows),
+                nodes=nodes,
+                attempts=attempts,
                 fan_outs={one.node_id: one for one in fan_outs},
                 medians=await HistoryRepository(conn).median_seconds(job.workflow_id, workflow.nodes),
                 paused=job.paused_at is not None or not pauses.isdisjoint({"all", f"workflow:{job.workflow_id}"}),
                 paused_queues={one.removeprefix("queue:") for one in pauses if one.startswith("queue:")},
-                now=moment.now,
+                now=now,
+                reasons=waiting_for(workflow, job, nodes, attempts, around, children_of(job, live, around)),
             )
         return progress_of(workflow, facts)
 
@@ -178,6 +175,13 @@ class InsightService:
     async def _attempts(self, conn: Any, nodes: Sequence[NodeState]) -> dict[str, Attempt]:
         tasks = [node.task_id for node in nodes if node.task_id is not None]
         return {one.node_id: one for one in await AttemptRepository(conn).of_tasks(tasks)} if tasks else {}
+
+
+async def _surroundings(conn: Connection, attempts: Mapping[str, Attempt]) -> tuple[Surroundings, datetime]:
+    """Return what decides beside a job, and the clock."""
+    (moment,) = await (await CommandRepository(conn).moment([])).rows()
+    workers = Counter(one.queue for one in await WorkerRepository(conn).recent(HEARD_SECONDS))
+    return Surroundings(moment.pauses, workers, await _lost(conn, attempts.values())), moment.now
 
 
 async def _lost(conn: Connection, attempts: Iterable[Attempt]) -> Mapping[str, Lost]:

@@ -8,7 +8,7 @@ from core.dag.check_shape import check_shape
 from core.dag.check_values import check_values
 from core.dag.definition import ID_PATTERN, Workflow
 from core.dag.input_spec import violations
-from core.dag.nodes import Backoff, FanOutNode, Work
+from core.dag.nodes import GLOBAL, Backoff, FanOutNode, Work
 from core.dag.problems import Report
 from core.dag.yaml_source import Path
 from core.handlers_catalog import HandlerSpec
@@ -37,6 +37,9 @@ def _check_names(workflow: Workflow, report: Report) -> None:
     rule = "must be letters, digits and single underscores, begin with a letter, at most 48 characters"
     if not re.match(ID_PATTERN, workflow.workflow_id):
         report.add(("workflow_id",), f"workflow_id {workflow.workflow_id!r} {rule}")
+    if f"{workflow.workflow_id}:" == GLOBAL:
+        message = f"workflow_id cannot be {workflow.workflow_id!r}: so begin keys of slots that all workflows share"
+        report.add(("workflow_id",), message)
     for group, names in (("nodes", workflow.nodes), ("inputs", workflow.inputs)):
         for name in names:
             if not re.match(ID_PATTERN, name):

@@ -68,7 +68,8 @@ def _prepared(run: Run, node_id: str, node: WorkflowNode) -> StartJob:
     )
     inputs = given.value if given.digest else resolve_inputs(child, given.value)  # made elsewhere, it fits already
     task = task_id(run.job.job_id, node_id, state.attempt)
-    return StartJob(node_id, task, child.workflow_id, child.definition_hash, inputs, given.refs)
+    above = slots.held_for_children(run)
+    return StartJob(node_id, task, child.workflow_id, child.definition_hash, inputs, given.refs, above)
 
 
 def start(run: Run) -> None:
@@ -143,6 +144,7 @@ def new_job(parent: Job, start: StartJob, child: Workflow, now: datetime) -> Job
         correlation_id=parent.correlation_id,
         submitted_by=parent.submitted_by,
         depth=parent.depth + 1,
+        slots_above=list(start.slots_above) or None,
         created_at=now,
         updated_at=now,
     )

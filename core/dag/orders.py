@@ -5,6 +5,7 @@ changed nothing. Only `retry` and `rerun` (`core.dag.reopening`) touch a job tha
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
@@ -152,7 +153,14 @@ def obey(run: Run, command: Command) -> None:
         NotFound, ParameterInvalid: it names a node or says something that the job does not have.
     """
     model, execute = _known(command.kind)
+    earlier = len(run.child_orders)
     execute(run, command, _parse(model, command.args))
+    run.child_orders[earlier:] = [_in_the_name_of(command, one) for one in run.child_orders[earlier:]]
+
+
+def _in_the_name_of(command: Command, order: ChildOrder) -> ChildOrder:
+    """Return what a command orders a child job: whoever gave it did that, for his reason if he said one."""
+    return replace(order, actor=command.actor, reason=command.reason or order.reason)
 
 
 def _cancel(run: Run, command: Command, _: NoArguments) -> None:

@@ -1,15 +1,21 @@
 """How far a job is, and how long it may still take by what earlier jobs of its workflow took. Pure."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from core.dag.definition import Workflow
+from core.dag.holds import queue_of
 from core.dag.nodes import GateNode, TaskNode, WorkflowNode
+from core.dag.why import Reason
 from core.handlers_catalog import CATALOG
 from core.models.engine import Attempt, NodeState
 from core.models.fan_out import FanOut
 from core.statuses import NODE_FINAL, NodeStatus
+
+_OPEN_ENDED: Final = frozenset({"worker", "no_fit", "dead_letter", "paused", "slot", "gate"})
+"""Waits that end when others act, or never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +29,8 @@ class Progress:
     items_total: int
     """Of the fan-outs that were expanded."""
     eta_seconds: float | None
-    """None when something that is left was never done before, or nobody can tell: it is late already, it is a gate, or
-    a pause holds it."""
+    """None when something that is left was never done before, or nobody can tell: it is late already, it is a gate, a
+    pause holds it, or it waits for what may never come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +41,13 @@ class Facts:
     attempts: Mapping[str, Attempt]
     fan_outs: Mapping[str, FanOut]
     medians: Mapping[str, float]
-    """Seconds that a node took in earlier jobs."""
+    """Seconds that a node took in earlier jobs, from when it was sent first: waiting included."""
     paused: bool
     """Whether the job, its workflow or everything is."""
     paused_queues: Collection[str]
     now: datetime
+    reasons: Mapping[str, Reason | None] = field(default_factory=dict)
+    """What each node waits for (`core.dag.why`)."""
 
 
 def progress_of(workflow: Workflow, facts: Facts) -> Progress:
@@ -96,13 +104,15 @@ def _left(workflow: Workflow, facts: Facts, node_id: str, share: float) -> float
 
     None for one that should be over by those.
     """
-    node, began = facts.nodes[node_id], facts.nodes[node_id].started_at
+    node, reason = facts.nodes[node_id], facts.reasons.get(node_id)
     if node.status in NODE_FINAL:
         return 0.0
-    if isinstance(workflow.nodes[node_id], GateNode) or _is_held(workflow, facts, node_id):
+    if isinstance(workflow.nodes[node_id], GateNode) or _is_held(workflow, facts, node_id) or _is_open_ended(reason):
         return None
-    elapsed = (facts.now - began).total_seconds() if node.status is NodeStatus.RUNNING and began is not None else 0.0
-    if 0 < share < 1 and elapsed > 0:
+    runs = node.status is NodeStatus.RUNNING
+    began = node.started_at if runs else node.first_dispatched_at
+    elapsed = 0.0 if began is None else (facts.now - began).total_seconds()
+    if runs and 0 < share < 1 and elapsed > 0:
         return elapsed * (1 - share) / share
     usual = facts.medians.get(node_id)
     if usual is None:
@@ -111,12 +121,18 @@ def _left(workflow: Workflow, facts: Facts, node_id: str, share: float) -> float
     return usual - elapsed if elapsed == 0 or elapsed < usual else None
 
 
+def _is_open_ended(reason: Reason | None) -> bool:
+    """Return whether nobody can tell when what a node waits for will come; a busy worker takes what comes next."""
+    if reason is None or reason["kind"] != "children":
+        return reason is not None and reason["kind"] in _OPEN_ENDED
+    return _OPEN_ENDED.issuperset(reason["detail"]["waiting"])
+
+
 def _is_held(workflow: Workflow, facts: Facts, node_id: str) -> bool:
     """Return whether a pause keeps a node from its end; a task at work goes on, and what is no work is never held."""
-    node, work = workflow.nodes[node_id], workflow.works.get(node_id)
-    if work is None:
+    node = workflow.nodes[node_id]
+    if node_id not in workflow.works:
         return facts.paused and isinstance(node, WorkflowNode)
     if isinstance(node, TaskNode) and facts.nodes[node_id].status is NodeStatus.RUNNING:
         return False
-    spec = CATALOG.get(work.handler)
-    return facts.paused or (work.queue or (spec and spec.queue)) in facts.paused_queues
+    return facts.paused or queue_of(workflow, node_id, CATALOG) in facts.paused_queues

@@ -52,22 +52,42 @@ def rerun(run: Run, node_id: str, params: Mapping[str, Any] | None, by: Mapping[
     _check_reopenable(run)
     if params is not None:
         _check_params(run, node_id, params)
-    elif _never_began(node := run.nodes[node_id]):
-        raise Conflict(
-            f"{node_id} has not run yet",
-            code="NODE_NOT_STARTED",
-            value=node.status.value,
-            remediation=None if node.status is NodeStatus.PENDING else RETRY,
-        )
+    if params is None or run.nodes[node_id].status is not NodeStatus.PENDING:
+        _check_began(run, node_id)
     _start_anew(run, [node_id], "job_rerun", {**by, "node_id": node_id})
     if params is not None:
         run.override_params(node_id, params)
+
+
+def _check_began(run: Run, node_id: str) -> None:
+    """Refuse a node that would be skipped again: what kept it from starting is not started anew with it."""
+    node = run.nodes[node_id]
+    if node.skip_reason is SkipReason.NOT_TAKEN:
+        choosers = " and ".join(_choosers(run, node_id))
+        message = f"{node_id} has not run: {choosers} took another way"
+        remediation: str | None = f"Rerun {choosers}, or what makes the values that are compared there."
+    elif _never_began(node):
+        message = f"{node_id} has not run yet"
+        remediation = None if node.status is NodeStatus.PENDING else RETRY
+    else:
+        return
+    raise Conflict(message, code="NODE_NOT_STARTED", value=node.status.value, remediation=remediation)
 
 
 def _never_began(node: NodeState) -> bool:
     """Return whether a node waits for others, did when the job was cancelled, or waited for what failed."""
     waited = node.status is NodeStatus.CANCELLED and node.ready_at is None and node.attempt == 0
     return node.status is NodeStatus.PENDING or waited or node.skip_reason is SkipReason.UPSTREAM_FAILED
+
+
+def _choosers(run: Run, node_id: str) -> list[str]:
+    """Return the conditionals that left out a node which was not taken, in the order of the graph."""
+    left_out: set[str] = {node_id}
+    found: set[str] = set()
+    for key in reversed(run.workflow.graph.order):
+        for source in run.workflow.graph.incoming[key] if key in left_out else ():
+            (left_out if run.nodes[source].skip_reason is SkipReason.NOT_TAKEN else found).add(source)
+    return [key for key in run.workflow.graph.order if key in found]
 
 
 def _check_reopenable(run: Run) -> None:

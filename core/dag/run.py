@@ -9,6 +9,7 @@ from core.dag.chores import Chore
 from core.dag.definition import Workflow
 from core.dag.event_log import EventLog
 from core.dag.family import Family
+from core.dag.holds import hold_of_job, holding, queue_of
 from core.dag.nodes import TaskNode, Work, WorkflowNode
 from core.dag.rendering import Rendering
 from core.dag.retry import RetryPolicy
@@ -114,10 +115,11 @@ class Run:
 
     def held_by(self, queue: str | None = None) -> str | None:
         """Return what pauses new work for a queue, or work that needs none: `job`, or the name of a pause switch."""
-        if self.job.paused_at is not None or not self.state.pauses:
-            return None if self.job.paused_at is None else "job"
-        switches = ["all", f"workflow:{self.job.workflow_id}", *([f"queue:{queue}"] if queue else [])]
-        return next((switch for switch in switches if switch in self.state.pauses), None)
+        return next(iter(holding(self.job, self.state.pauses, queue)), None)
+
+    def queue_of(self, node_id: str) -> str | None:
+        """Return the queue of a task or of a fan-out; None when this build does not know its handler."""
+        return queue_of(self.workflow, node_id, self.catalog)
 
     def holds(self, node_id: str, queue: str | None = None) -> bool:
         """Return whether a pause keeps a node from going on, and note which.
@@ -361,9 +363,7 @@ class Run:
         before = self.job.waiting_for
         if before is not None and before["kind"] != "paused":
             return
-        reasons = [node.waiting_for for node in self.nodes.values() if node.waiting_for is not None]
-        held = sorted({reason["detail"] for reason in reasons if reason["kind"] == "paused"})
-        reason = {"kind": "paused", "detail": held} if held else None
+        reason = hold_of_job(self.workflow, self.job, self.nodes.values(), self.state.pauses, self.catalog)
         if reason != before:
             self.set_job(waiting_for=reason)
 

@@ -31,6 +31,7 @@ def settle(run: Run) -> None:
     `on_failure: cancel` reaches back, so it asks for another pass.
     """
     while True:
+        run.wishes.job_asks = False  # who asked in the last pass may have been cancelled since
         for node_id in run.workflow.graph.order:
             if run.nodes[node_id].status in _MOVABLE:
                 _step(run, node_id)
@@ -154,10 +155,11 @@ def _carry_on(run: Run, node_id: str) -> None:
 def _cancel_after_failure(run: Run) -> bool:
     """Cancel what is unfinished after a failure, except `all_done` joins and what follows them, ended joins too.
 
-    A failure that was there before has done so already: what is unfinished beside it was started anew since.
+    A failure that was there before has done so already: what is unfinished beside it was started anew since. One
+    that an order took away and that came again is a new one.
     """
     before = run.state.nodes
-    if all(before[node_id].status is NodeStatus.FAILED for node_id in run.failed()):
+    if all(before[key].status is NodeStatus.FAILED and key not in run.reset for key in run.failed()):
         return False
     spared = run.workflow.spared
     victims = [node_id for node_id in run.unfinished() if node_id not in spared]

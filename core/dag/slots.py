@@ -39,10 +39,17 @@ def key_of(run: Run, concurrency: Concurrency, path: str, extra: Mapping[str, An
         message = f"{path}.key must be a text of 1 to {MAX_KEY} characters, or an integer; it is {str(value)[:80]!r}"
         raise TemplateFailed(message, code=SLOT_KEY_INVALID, field=f"{path}.key")
     key = text if concurrency.key.startswith(GLOBAL) else f"{run.job.workflow_id}:{text}"
-    if key == run.wishes.job_key:
-        message = f"{path}.key is {key!r}, whose slot the job itself holds: it would wait for itself"
+    if key in held_for_children(run):
+        holder = "the job itself holds" if key == run.wishes.job_key else "a job holds that waits for this one"
+        message = f"{path}.key is {key!r}, whose slot {holder}: it would wait for itself"
         raise TemplateFailed(message, code=SLOT_KEY_INVALID, field=f"{path}.key")
     return key
+
+
+def held_for_children(run: Run) -> tuple[str, ...]:
+    """Return the keys of the slots that the job holds, and the jobs that wait for it, while a child job of it runs."""
+    own = () if run.wishes.job_key is None else (run.wishes.job_key,)
+    return (*(run.job.slots_above or ()), *own)
 
 
 def begin(run: Run) -> ErrorDetail | None:

@@ -101,6 +101,8 @@ class StartJob:
     """Resolved."""
     input_refs: Mapping[str, PayloadRef] = field(default_factory=dict)
     """Where the large ones lie, which are not among `inputs`."""
+    slots_above: Sequence[str] = ()
+    """Keys of the slots that this job holds, and those that it works for."""
 
 
 @dataclass(frozen=True, slots=True)

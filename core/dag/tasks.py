@@ -15,20 +15,13 @@ from core.statuses import NodeStatus
 
 def go_on(run: Run, node_id: str, node: TaskNode) -> None:
     """Prepare a READY task for dispatch, unless something holds it."""
-    if not run.overdue and node_id not in run.prepared and not run.holds(node_id, queue_of(run, node)):
+    if not run.overdue and node_id not in run.prepared and not run.holds(node_id, run.queue_of(node_id)):
         _prepare(run, node_id, node)
 
 
 def wake(run: Run, node_id: str) -> None:
     """Let a task go on that waits for its slot, when it has it."""
-    node = run.workflow.nodes[node_id]
-    slots.wake(run, node_id, queue_of(run, node) if isinstance(node, TaskNode) else None)
-
-
-def queue_of(run: Run, node: TaskNode) -> str | None:
-    """Return the queue that a task goes to; None when this build does not know its handler."""
-    spec = run.catalog.get(node.handler)
-    return node.queue or (None if spec is None else spec.queue)
+    slots.wake(run, node_id, run.queue_of(node_id))
 
 
 def _prepare(run: Run, node_id: str, node: TaskNode) -> None:

@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from core.dag.definition import Workflow
+from core.dag.holds import holding, queue_of
+from core.handlers_catalog import CATALOG
 from core.ids import message_id
 from core.models.engine import Attempt, Job, NodeState
 from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState, NodeStatus
@@ -107,7 +109,7 @@ def waiting_for(
     for key, crowd in children.items():
         if key in nodes and found[key] is None and not crowd.running and crowd.waiting:
             found[key] = {"kind": "children", "detail": {"waiting": crowd.waiting}}
-    return {key: _with_all_switches(told(reason), job, around) for key, reason in found.items()}
+    return {key: _with_all_switches(told(reason), workflow, job, nodes[key], around) for key, reason in found.items()}
 
 
 def told(noted: Mapping[str, Any] | None) -> Reason | None:
@@ -163,7 +165,7 @@ def _in_queue(job: Job, attempt: Attempt, around: Surroundings) -> Reason | None
         case None:
             return None
         case "paused":
-            return {"kind": kind, "detail": _switches(job, around, queue)}
+            return {"kind": kind, "detail": list(holding(job, around.pauses, queue))}
         case "dead_letter":
             until = attempt.redispatch_at and attempt.redispatch_at.isoformat()
             return {"kind": kind, "detail": {**asdict(letter), "until": until} if letter else None}
@@ -177,7 +179,7 @@ def _kind(job: Job, state: str, queue: str, no_fit: bool, lost: bool, around: Su
     """Return what an attempt in this state waits for; None for one that runs, or is over."""
     if state not in {AttemptState.QUEUED, AttemptState.PARKED}:
         return None
-    if _switches(job, around, queue):
+    if holding(job, around.pauses, queue):
         return "paused"
     if lost:
         return "dead_letter"
@@ -186,16 +188,12 @@ def _kind(job: Job, state: str, queue: str, no_fit: bool, lost: bool, around: Su
     return "no_fit" if no_fit else "queue"
 
 
-def _switches(job: Job, around: Surroundings, queue: str | None = None) -> list[str]:
-    """Return all that pauses a job, or a task in its queue."""
-    switches = ("all", f"workflow:{job.workflow_id}", *((f"queue:{queue}",) if queue else ()))
-    own = () if job.paused_at is None else ("job",)
-    return [*own, *(one for one in switches if one in around.pauses)]
-
-
-def _with_all_switches(reason: Reason | None, job: Job, around: Surroundings) -> Reason | None:
+def _with_all_switches(
+    reason: Reason | None, workflow: Workflow, job: Job, node: NodeState, around: Surroundings
+) -> Reason | None:
     """Return why a node waits with all that holds it: its row has what held it first."""
     if reason is None or reason["kind"] != "paused":
         return reason
-    every = dict.fromkeys([*_switches(job, around), *reason["detail"]["switches"]])
+    queue = queue_of(workflow, node.parent_node_id or node.node_id, CATALOG)
+    every = dict.fromkeys([*holding(job, around.pauses, queue), *reason["detail"]["switches"]])
     return {**reason, "detail": {"switches": list(every)}}

@@ -107,6 +107,9 @@ class Job(Table):
     depth: Annotated[int, Column("smallint", default="0")] = Field(default=0, description="0 for a job without parent.")
     waiting_for: Json | None = Field(default=None, description="{kind, detail}: why the whole job does not run now.")
     outputs_ref: Json | None = Field(default=None, description="`PayloadRef` of outputs above 64 KiB.")
+    slots_above: Annotated[list[str] | None, Column("jsonb")] = Field(
+        default=None, description="Keys of the slots that the jobs hold which wait for this one."
+    )
 
 
 class NodeState(Table):

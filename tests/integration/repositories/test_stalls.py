@@ -66,6 +66,35 @@ async def test_a_node_whose_child_job_ended_unheard_is_named(engine: Engine) -> 
     ]
 
 
+OUTER = """
+workflow_id: outer
+version: 1
+concurrency: {key: "global:a", limit: 1}
+nodes: {start: {type: start, next: call}, call: {type: workflow, workflow_id: inner, next: end}, end: {type: end}}
+"""
+INNER = """
+workflow_id: inner
+version: 1
+concurrency: {key: "global:b", limit: 1}
+nodes: {start: {type: start, next: one}, one: {handler: echo, next: end}, end: {type: end}}
+"""
+
+
+async def test_a_child_job_that_waits_for_the_slot_of_a_job_which_waits_for_it_is_named(pool: AsyncPool) -> None:
+    """As builds made such that asked for whatever slot a key came to be."""
+    engine = Engine(pool, workflows_of(OUTER, INNER))
+    await engine.query("INSERT INTO dagapp.dag_limits (slot_key, limit_count, set_by) VALUES ('global:b', 0, 'op')")
+    parent = await engine.create("outer")
+    await engine.advance(parent)
+    (child,) = await engine.query("SELECT job_id, holder FROM dagapp.dag_slots WHERE granted_at IS NULL")
+    assert await details(engine) == []
+    await engine.query("UPDATE dagapp.dag_slots SET slot_key = 'global:a' WHERE granted_at IS NULL")
+    waits = f"it waits for a slot of global:a, which is held by {parent}, waiting for it"
+    assert await details(engine) == [(child["job_id"], waits)]
+    await engine.query("UPDATE dagapp.dag_limits SET limit_count = 2")
+    assert await details(engine) == []  # another holder may give one back
+
+
 async def test_a_job_that_waits_for_nothing_is_named_unless_a_switch_holds_it(engine: Engine) -> None:
     job_id = await engine.create("task")
     await engine.query("UPDATE dagapp.dag_attempts SET state = 'revoked', ended_at = dagapp.clock()")

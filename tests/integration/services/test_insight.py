@@ -108,6 +108,7 @@ async def test_nobody_can_tell_when_a_job_will_be_done_that_a_pause_holds_and_ta
     await worker.run(await engine.message(first))
     await engine.query("UPDATE dagapp.dag_node_states SET completed_at = first_dispatched_at + interval '40 seconds'")
     job_id = await engine.create("echo_test")
+    await worker.beat()
     if claimed:
         await worker.claim(await engine.message(job_id))
     before = await engine.insight.progress(await engine.job(job_id))
@@ -120,6 +121,21 @@ async def test_nobody_can_tell_when_a_job_will_be_done_that_a_pause_holds_and_ta
     during = await engine.insight.progress(await engine.job(job_id))
     assert during is not None
     assert (during.eta_seconds is not None) == claimed
+
+
+async def test_nobody_can_tell_when_a_job_will_be_done_of_whose_queue_no_worker_is_alive(
+    engine: Engine, worker: HandWorker
+) -> None:
+    await worker.run(await engine.message(await engine.create("echo_test")))
+    await engine.query("UPDATE dagapp.dag_node_states SET completed_at = first_dispatched_at + interval '40 seconds'")
+    job_id = await engine.create("echo_test")
+    for alive in (True, False):
+        await worker.beat()
+        if not alive:
+            await engine.query("UPDATE dagapp.dag_workers SET heartbeat_at = dagapp.clock() - interval '1 minute'")
+        seen = await engine.insight.progress(await engine.job(job_id))
+        assert seen is not None
+        assert (seen.eta_seconds is not None) == alive
 
 
 async def test_history_is_the_middle_of_the_newest_jobs_of_the_same_workflow(engine: Engine) -> None:

@@ -150,6 +150,40 @@ async def test_a_child_job_lines_up_with_everybody_else(engine: Engine, worker: 
     assert (await engine.job(child)).parent_task_id == f"{parent}_call_0"
 
 
+ABOVE = """
+workflow_id: above
+version: 1
+concurrency: {key: "global:{{ inputs.k }}", limit: 1}
+inputs: {k: {type: string, default: a}}
+nodes:
+  start: {type: start, next: call}
+  call: {type: workflow, workflow_id: below, inputs: {k: "{{ inputs.k }}"}, next: end}
+  end: {type: end}
+"""
+BELOW = """
+workflow_id: below
+version: 1
+inputs: {k: {type: string}}
+nodes:
+  start: {type: start, next: hold}
+  hold: {type: gate, next: work}
+  work: {handler: echo, concurrency: {key: "global:{{ inputs.k }}", limit: 1}, next: end}
+  end: {type: end}
+"""
+
+
+async def test_a_child_job_remembers_which_slots_are_held_above_it(pool: AsyncPool) -> None:
+    engine = Engine(pool, workflows_of(ABOVE, BELOW))
+    parent = await engine.create("above")
+    await engine.advance(parent)
+    (child,) = await engine.query("SELECT job_id, slots_above FROM dagapp.dag_jobs WHERE parent_task_id IS NOT NULL")
+    assert child["slots_above"] == ["global:a"]
+    await engine.order(child["job_id"], "gate", node_id="hold", decision="approved")
+    await engine.advance(parent)
+    ended = [await engine.job(job_id) for job_id in (child["job_id"], parent)]
+    assert [(job.status, (job.error or {})["code"]) for job in ended] == [("FAILED", "SLOT_KEY_INVALID")] * 2
+
+
 async def test_a_lost_worker_loses_its_slot_with_its_lease(engine: Engine, worker: HandWorker) -> None:
     one, other = await engine.create("noded"), await engine.create("noded")
     message = await leased(engine, worker, one)

@@ -7,6 +7,7 @@ import pytest
 
 from core.dag.commands import command, direct_command
 from core.dag.orders import check_order, obey
+from core.dag.pinning import pin
 from core.dag.run import Run
 from core.dag.state import ChildOrder, Decision
 from core.errors import CallerError, Conflict, ErrorDetail, NotFound, ParameterInvalid
@@ -98,9 +99,38 @@ def test_a_node_that_was_skipped_for_a_failure_before_it_is_not_run_again_alone(
     world = World(workflow_of(chain("a", "b")))
     world.fail("a")
     assert world.node("b").skip_reason is SkipReason.UPSTREAM_FAILED
-    detail = refusal(world, "rerun", node_id="b")
-    assert (detail.code, detail.value) == ("NODE_NOT_STARTED", "SKIPPED")
-    assert "Retry the job" in (detail.remediation or "")
+    for args in ({}, {"params": {"x": 1}}):
+        detail = refusal(world, "rerun", node_id="b", **args)
+        assert (detail.code, detail.value) == ("NODE_NOT_STARTED", "SKIPPED")
+        assert "Retry the job" in (detail.remediation or "")
+
+
+def test_a_node_that_was_not_taken_is_not_run_again_alone_but_its_conditional_is() -> None:
+    nodes = {
+        "start": {"type": "start", "next": ["a"]},
+        "a": task(next=["route"]),
+        "route": {"type": "conditional", "condition": "{{ nodes.a.output.n }} > 1", "on_true": ["big"],
+                  "on_false": ["end"]},
+        "big": task(next=["after"]),
+        "after": task(next=["end"]),
+        "end": {"type": "end", "depends_on": {"any_of": ["after"]}},
+    }  # fmt: skip
+    world = World(workflow_of(nodes))
+    world.complete("a", output={"n": 1})
+    for node_id, args in (("big", {}), ("after", {}), ("big", {"params": {"x": 1}})):
+        detail = refusal(world, "rerun", node_id=node_id, **args)
+        assert (detail.code, detail.value) == ("NODE_NOT_STARTED", "SKIPPED")
+        assert "route took another way" in detail.message
+        assert "Rerun route" in (detail.remediation or "")
+    order(world, "rerun", node_id="a")
+    world.complete("a", output={"n": 2})
+    assert world.statuses()["big"] == "DISPATCHED"
+
+
+def test_a_node_whose_own_condition_did_not_hold_may_be_run_again() -> None:
+    world = World(workflow_of(chain("a", "b", when="{{ job.run_no }} > 1")))
+    assert world.job.status is JobStatus.COMPLETED
+    assert [one.node_id for one in order(world, "rerun", node_id="a").dispatches] == ["a"]
 
 
 def test_a_rerun_beside_an_old_failure_runs_although_the_workflow_cancels_after_one() -> None:
@@ -114,6 +144,27 @@ def test_a_rerun_beside_an_old_failure_runs_although_the_workflow_cancels_after_
     world.complete("a")
     world.fail("c")
     assert (world.job.status, (world.job.error or {})["node_id"]) == (JobStatus.FAILED, "b")
+
+
+@pytest.mark.parametrize(("kind", "args"), [("retry", {}), ("rerun", {"node_id": "start"})])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        task(params={"v": "{{ inputs.o.missing }}"}),
+        task(when="{{ inputs.o.missing }} > 1"),
+        task(handler="unknown"),
+        task(concurrency={"key": "{{ inputs.o }}", "limit": 1}),
+    ],
+)
+def test_a_failure_that_comes_again_at_once_takes_the_other_branches_back_again(
+    bad: dict[str, Any], kind: str, args: dict[str, Any]
+) -> None:
+    nodes = {"start": {"type": "start", "next": ["bad", "good"]}, "bad": bad, "good": task(), "end": {"type": "end"}}
+    inputs = {"o": {"type": "object", "default": {}}}
+    world = World(workflow_of(nodes, inputs=inputs, on_failure="cancel"))
+    assert (world.job.status, world.statuses()["good"]) == (JobStatus.FAILED, "CANCELLED")
+    assert order(world, kind, **args).dispatches == ()
+    assert (world.job.status, world.statuses()["good"]) == (JobStatus.FAILED, "CANCELLED")
 
 
 @pytest.mark.parametrize("kind", ["cancel", "pause", "resume", "priority", "skip", "window"])
@@ -569,9 +620,22 @@ def test_what_is_ordered_goes_down_to_child_jobs(kind: str, args: dict[str, Any]
     )  # fmt: skip
     world.state = replace(world.state, nodes={**world.state.nodes, "w": node}, attempts={"w": attempt})
     (child,) = decided(world, kind, **args).child_orders
-    actor = "engine" if kind == "cancel" else "op"
-    assert (child.task_id, child.kind, child.args, child.actor) == ("job1_w_3", kind, args, actor)
+    assert (child.task_id, child.kind, child.args, child.actor) == ("job1_w_3", kind, args, "op")
     assert isinstance(child, ChildOrder)
+
+
+@pytest.mark.parametrize(("kind", "args"), [("cancel", {}), ("skip", {"node_id": "call"})])
+@pytest.mark.parametrize("reason", ["wrong file", None])
+def test_a_child_job_that_goes_with_an_order_was_cancelled_by_whoever_gave_it(
+    kind: str, args: dict[str, Any], reason: str | None
+) -> None:
+    child = workflow_of(chain("work"), workflow_id="child")
+    parent = workflow_of({**chain("call"), "call": {"type": "workflow", "workflow_id": "child", "next": ["end"]}})
+    pinned, _ = pin({("w", 1): parent, ("child", 1): child})
+    world = World(pinned["w", 1], workflows={child.definition_hash: child})
+    (told,) = command(world.workflow, world.state, world.now, kind, args, actor="op", reason=reason).child_orders
+    engine_says = "the job was cancelled" if kind == "cancel" else "the node was skipped"
+    assert (told.kind, told.actor, told.reason) == ("cancel", "op", reason or engine_says)
 
 
 def test_an_unknown_command_is_refused_and_said_to_be_so() -> None:

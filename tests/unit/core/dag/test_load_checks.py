@@ -30,6 +30,13 @@ def problems(nodes: dict[str, Any], **fields: Any) -> list[tuple[str, str]]:
     return [(problem.file, problem.message) for problem in report.problems]
 
 
+def test_no_workflow_is_named_like_the_keys_that_all_share() -> None:
+    """Its own key `a` would be `global:a`."""
+    (problem,) = problems({"a": task(next=["end"])}, workflow_id="global")
+    assert problem == ("workflow_id", "workflow_id cannot be 'global': so begin keys of slots that all workflows share")
+    assert problems({"a": task(next=["end"])}, workflow_id="globals") == []
+
+
 def fan_out(**fields: Any) -> dict[str, Any]:
     """Return a fan-out over an input."""
     return {"type": "fan_out", "source": "{{ inputs.list }}", "task": {"handler": "echo"}, "next": ["end"], **fields}

@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from core.dag.progress import Facts, Progress, progress_of
 from core.models.fan_out import FanOut
 from core.statuses import NodeStatus
@@ -61,6 +63,7 @@ def test_the_longest_way_that_is_left_says_when_it_may_be_done() -> None:
     world = World(workflow_of(nodes))
     medians = {"a": 10.0, "b": 60.0, "c": 5.0}
     assert progress(world, medians).eta_seconds == 65.0
+    world.complete("a")
     world.claim("b")
     world.now += timedelta(seconds=20)
     assert progress(world, medians).eta_seconds == 45.0
@@ -77,6 +80,38 @@ def test_nobody_can_tell_when_something_ends_that_should_have_ended_already() ->
     assert progress(world, {"a": 10.0, "b": 5.0}).eta_seconds == 15.0
     world.set_attempt("a", progress={"current": 2, "total": 2})
     assert progress(world, {"a": 10.0, "b": 5.0}).eta_seconds is None
+
+
+def test_the_time_in_a_queue_counts_as_it_does_in_earlier_jobs() -> None:
+    world = World(workflow_of(chain("a")))
+    world.now += timedelta(seconds=4)
+    assert progress(world, {"a": 10.0}).eta_seconds == 6.0
+    world.now += timedelta(seconds=6)
+    assert progress(world, {"a": 10.0}).eta_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("queue", True), ("backoff", True), ("released", True), ("child", True), ("payload", True),
+        ("worker", False), ("no_fit", False), ("dead_letter", False), ("paused", False), ("slot", False),
+    ],
+)  # fmt: skip
+def test_what_waits_for_something_that_may_never_come_has_no_time(kind: str, told: bool) -> None:
+    world = World(workflow_of(chain("a", "b")))
+    reasons = {"a": {"kind": kind, "detail": {}}, "b": {"kind": "dependency", "detail": {"open": ["a"]}}}
+    seen = progress(world, {"a": 10.0, "b": 5.0}, reasons=reasons).eta_seconds
+    assert seen == (15.0 if told else None)
+
+
+@pytest.mark.parametrize(("waiting", "told"), [({"worker": 3}, False), ({"slot": 1, "queue": 1}, True)])
+def test_a_fan_out_has_no_time_when_all_its_children_wait_for_what_may_never_come(
+    waiting: dict[str, int], told: bool
+) -> None:
+    each = {"type": "fan_out", "source": "{{ [1] }}", "task": {"handler": "echo", "params": {}}}
+    world = World(workflow_of({"start": {"type": "start", "next": ["each"]}, "each": each}))
+    reasons = {"each": {"kind": "children", "detail": {"waiting": waiting}}}
+    assert (progress(world, {"each": 10.0}, reasons=reasons).eta_seconds is not None) == told
 
 
 def test_a_fan_out_behind_a_busy_worker_has_no_time_once_it_is_late() -> None:

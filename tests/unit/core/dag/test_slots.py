@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from core.dag.child_jobs import new_job
+from core.dag.definition import Workflow
 from core.dag.evaluator import advance
 from core.dag.pinning import pin
 from core.dag.state import Decision
@@ -313,6 +315,55 @@ def test_a_child_job_is_started_only_when_its_parent_has_its_slot() -> None:
     world = World(pinned["w", 1], workflows={child.definition_hash: child})
     assert world.decisions[0].child_jobs == ()
     assert len(world.grant("job1").child_jobs) == 1
+
+
+ANY = "global:{{ inputs.s }}"
+
+
+@pytest.mark.parametrize(("above", "below"), [(ANY, ANY), (ANY, "global:a"), ("global:a", ANY)])
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("where", ["job", "task"])
+def test_a_child_job_whose_key_turns_out_to_be_held_above_it_fails_instead_of_waiting(
+    above: str, below: str, between: bool, where: str
+) -> None:
+    """The jobs above wait for it: none of them gives its slot back before."""
+    slot: dict[str, Any] = {"concurrency": {"key": below, "limit": 3}}
+    own, tasks = (slot, {}) if where == "job" else ({}, slot)
+    inner = workflow_of(chain("a", **tasks), workflow_id="inner", inputs=INPUTS, **own)
+    passed = {"inputs": {"s": "{{ inputs.s }}"}, "next": ["end"]}
+
+    def calling(child: str, workflow_id: str, **fields: Any) -> Workflow:
+        call = {"type": "workflow", "workflow_id": child, **passed}
+        return workflow_of({**chain("call"), "call": call}, workflow_id=workflow_id, inputs=INPUTS, **fields)
+
+    middle = calling("inner", "middle")
+    outer = calling("middle" if between else "inner", "outer", concurrency={"key": above, "limit": 3})
+    pinned, troubles = pin({(one.workflow_id, 1): one for one in (outer, middle, inner)})
+    assert not troubles
+    known = {one.definition_hash: one for one in pinned.values()}
+    world = World(pinned["outer", 1], {"s": "a"}, workflows=known)
+    (start,) = world.grant("job1").child_jobs
+    for _ in range(2 if between else 1):
+        workflow = known[start.definition_hash]
+        job = new_job(world.job, start, workflow, START)
+        world = World(workflow, start.inputs, workflows=known, slots_above=job.slots_above)
+        start = next(iter(world.decisions[0].child_jobs), start)
+    assert (world.job.status, (world.job.error or {})["code"]) == (JobStatus.FAILED, "SLOT_KEY_INVALID")
+    assert world.decisions[0].slots.requests == ()
+
+
+def test_a_job_whose_other_nodes_are_cancelled_in_the_same_step_asks_for_no_slot() -> None:
+    nodes = {
+        "start": {"type": "start"},
+        "g": {"type": "gate", "depends_on": {"all_of": ["start"]}},
+        "t": task("start", "g", join="any_of"),
+        "h": {"type": "gate", "depends_on": {"all_done": ["t", "g"]}},
+        "end": {"type": "end", "depends_on": {"all_done": ["h"]}},
+    }
+    world = World(workflow_of(nodes, on_failure="cancel", concurrency=NODE, inputs=INPUTS))
+    world.decide("g", "rejected")
+    assert (world.node("t").status, world.node("h").status) == ("CANCELLED", "WAITING")
+    assert (world.job.waiting_for, world.state.slots) == (None, {})
 
 
 def test_a_job_and_its_attempts_can_both_need_slots() -> None:

@@ -172,3 +172,16 @@ def test_what_several_pauses_hold_names_them_all() -> None:
     assert why(world, "all", f"queue:{QUEUE}")["a"] == ("paused", {"switches": ["job", "all", f"queue:{QUEUE}"]})
     world.set_node("a", status=NodeStatus.READY, waiting_for={"kind": "paused", "detail": f"queue:{QUEUE}"})
     assert why(world, "all")["a"] == ("paused", {"switches": ["job", "all", f"queue:{QUEUE}"]})
+
+
+def test_a_node_that_would_start_and_its_job_name_all_that_holds_them() -> None:
+    pauses = ("all", "workflow:w", f"queue:{QUEUE}")
+    world = World(workflow_of(chain("a")), pauses=pauses, paused_at=START)
+    every = {"kind": "paused", "detail": {"switches": ["job", *pauses]}}
+    assert world.node("a").status is NodeStatus.READY
+    assert why(world, *pauses)["a"] == ("paused", every["detail"])
+    assert told(world.job.waiting_for) == every
+    world.set_job(paused_at=None)
+    world.pauses(f"queue:{QUEUE}", "queue:container-tasks")
+    world.advance()
+    assert told(world.job.waiting_for) == {"kind": "paused", "detail": {"switches": [f"queue:{QUEUE}"]}}
