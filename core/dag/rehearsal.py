@@ -172,9 +172,6 @@ class _Rehearsal:
         for event in decision.events:
             self._note(event.event_type, event.node_id, event.data)
             self._follow_gate(event)
-        for done in decision.commands_done:
-            if done.refusal is not None:
-                self._note("command_refused", None, {"code": done.outcome, "message": done.refusal.detail.message})
         for dispatch in decision.dispatches:
             self.inputs[task_id(before.job.job_id, dispatch.node_id, dispatch.attempt)] = self._params(dispatch)
         if decision.dispatches:
