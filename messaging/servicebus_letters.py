@@ -1,12 +1,18 @@
 """What Service Bus has set aside of a queue, brought to the table that the desk of dead letters empties."""
 
 import json
+import logging
 from typing import Any, Final
 
+from core.dag.json_values import NotJson, check_json
+from core.errors import TransientError
+from core.wording import readable
 from messaging.servicebus import QueueReader, Received
 from messaging.tireless import for_ever
 from repositories.database import AsyncPool, transaction
 from repositories.dead_letters import DeadLetterRepository
+
+log = logging.getLogger(__name__)
 
 MAX_LETTERS: Final = 20
 RECEIVE_SECONDS: Final = 20.0
@@ -26,17 +32,34 @@ class LetterCarrier:
         await for_ever(lambda: self.carry(RECEIVE_SECONDS), "dead letters not carried", {"queue": self._queue})
 
     async def carry(self, wait_seconds: float) -> int:
-        """Carry what is there and return how many letters."""
+        """Carry what is there and return how many letters.
+
+        Raises:
+            TransientError: Some could not be carried, which held up none behind them; or the broker or the database is
+                away.
+        """
         letters = await self._reader.receive(MAX_LETTERS, wait_seconds)
+        failed = 0
         for one in letters:
             try:
-                async with transaction(self._pool) as conn:
-                    await DeadLetterRepository(conn).bring(_row(one, self._queue))
-            except BaseException:
-                await self._reader.abandon(one)
+                await self._bring(one)
+            except TransientError:
                 raise
-            await self._reader.complete([one])
+            except Exception:
+                log.exception("dead letter not carried", extra={"queue": self._queue, "message_id": one.message_id})
+                failed += 1
+        if failed:
+            raise TransientError(f"{failed} of {len(letters)} dead letters could not be carried")
         return len(letters)
+
+    async def _bring(self, letter: Received) -> None:
+        try:
+            async with transaction(self._pool) as conn:
+                await DeadLetterRepository(conn).bring(_row(letter, self._queue))
+        except BaseException:
+            await self._reader.abandon(letter)
+            raise
+        await self._reader.complete([letter])
 
     async def close(self) -> None:
         """Give back what was not carried."""
@@ -44,13 +67,14 @@ class LetterCarrier:
 
 
 def _row(letter: Received, queue: str) -> dict[str, Any]:
-    raw, task_id = letter.raw, letter.message_id.rpartition(".")[0]
+    raw, message_id = letter.raw, readable(letter.message_id)
+    task_id = message_id.rpartition(".")[0]
     return {
-        "message_id": letter.message_id or f"#{raw.sequence_number}",
+        "message_id": message_id or f"#{raw.sequence_number}",
         "queue": queue,
-        "task_id": (task_id or letter.message_id)[:160],
+        "task_id": (task_id or message_id)[:160],
         "body": _body(letter),
-        "reason": raw.dead_letter_reason or raw.dead_letter_error_description or NO_REASON,
+        "reason": readable(raw.dead_letter_reason or raw.dead_letter_error_description or NO_REASON),
         "delivery_count": raw.delivery_count or 0,
         "enqueued_at": raw.enqueued_time_utc,
     }
@@ -63,13 +87,8 @@ def _body(letter: Received) -> Any:
     except ValueError as error:
         return {"unreadable": str(error)}
     try:
-        text = data.decode()
-        if "\\u0000" in text:
-            raise ValueError("PostgreSQL stores no U+0000")
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        body = json.loads(data.decode())
+        check_json(body, "body")
+    except (ValueError, RecursionError, NotJson):
         return {"unreadable": f"{len(data)} bytes"}
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+    return body

@@ -125,9 +125,13 @@ class CommandRepository:
             (now, document(outcomes), [one["command_id"] for one in outcomes]),
         )
 
-    async def outcome(self, command_id: int) -> str | None:
-        """Return what became of a command, None while it is open."""
-        async with self._conn.cursor(row_factory=scalar_row) as cursor:
-            await cursor.execute("SELECT outcome FROM dagapp.dag_commands WHERE command_id = %s", (command_id,))
-            found: str | None = await cursor.fetchone()
-            return found
+    async def outcomes(self, command_ids: Iterable[int]) -> Mapping[int, str]:
+        """Return what became of those of the commands that are not open any more."""
+        cursor = await self._conn.execute(
+            """
+            SELECT command_id, outcome FROM dagapp.dag_commands
+            WHERE command_id = ANY(%s) AND processed_at IS NOT NULL
+            """,
+            (list(command_ids),),
+        )
+        return {row[0]: row[1] for row in await cursor.fetchall()}

@@ -71,7 +71,8 @@ _ORDERS_HEAD: Final = (
     "For one job: `POST /api/v1/jobs/{job_id}/KIND`, for one of its nodes `POST …/nodes/{node_id}/KIND`. The body may",
     "be left out; it has `reason` (at most 1,000 characters), `dry_run` (true: say `would_apply`, change nothing) and",
     "the arguments of the order, beside each other. Of many jobs these stand in `args`. The answer is 202 `pending`",
-    "when somebody holds the job; it obeys soon.",
+    "when somebody holds the job; it obeys soon, and what it refuses then is an event of the job: `command_refused`",
+    "with `kind`, `code`, `message`, `actor` and `reason`.",
 )
 ORDERS: Final[Mapping[str, tuple[str, Any, str]]] = {
     "cancel": ("Cancel a job at once, with its child jobs; workers stop what they are at.", None, "`JOB_FINAL`"),
@@ -154,7 +155,8 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
         "422 a filter that says nothing",
         note="All that the filter says must hold. Without `status` it means jobs that have not ended, for retry those "
         "that failed or were cancelled, for rerun those that have ended. `args` has the arguments of the order. "
-        "`outcome` is applied, pending, refused (with `code`) or failed; in a dry run would_apply or refused.",
+        "`outcome` is applied, pending (a job that somebody held for longer than a second), refused (with `code`) or "
+        "failed; in a dry run would_apply or refused.",
     ),
     ("GET", _PAUSES): Told(answer=Switches),
     ("PUT", f"{_PAUSES}/{{switch}}"): Told(Turn, Turned, "404 no such workflow or queue; 422 it is no switch"),

@@ -173,8 +173,9 @@ class ClaimService:
                     alive.append(beat)
                 else:
                     revoked.append(Revocation(task_id=beat.task_id, reason=reason))
-            saved = [(found[beat.task_id], beat.checkpoint) for beat in alive if beat.checkpoint]
-            await self._keep(conn, request, [_renewal(beat) for beat in alive])
+            beats = _one_a_task(alive)
+            saved = [(found[beat.task_id], beat.checkpoint) for beat in beats if beat.checkpoint]
+            await self._keep(conn, request, [_renewal(beat) for beat in beats])
             await save_checkpoints(conn, checkpoint_rows(saved, now))
         return HeartbeatResponse(lease_seconds=self.lease_seconds, revoked=tuple(revoked))
 
@@ -265,6 +266,22 @@ def _why_stop(beat: Beat, attempt: Attempt | None) -> str | None:
     if attempt.state is AttemptState.LEASED:
         return None
     return f"the attempt is {attempt.state}" + (f": {attempt.reason}" if attempt.reason else "")
+
+
+def _one_a_task(beats: Iterable[Beat]) -> Sequence[Beat]:
+    """Return one beat a task: a row is written once, and what the newest does not say counts as an earlier one said."""
+    found: dict[str, Beat] = {}
+    for beat in beats:
+        earlier = found.get(beat.task_id)
+        found[beat.task_id] = beat if earlier is None else _both(earlier, beat)
+    return list(found.values())
+
+
+def _both(earlier: Beat, newest: Beat) -> Beat:
+    said = {name: value for name, value in newest if value is not None}
+    if earlier.outcomes and newest.outcomes:
+        said["outcomes"] = (*earlier.outcomes, *newest.outcomes)
+    return earlier.model_copy(update=said)
 
 
 def _renewal(beat: Beat) -> dict[str, Any]:

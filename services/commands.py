@@ -7,13 +7,13 @@ it next obeys. Of two orders that exclude each other, the second is refused with
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from core.dag.commands import DIRECT, direct_command
-from core.dag.orders import APPLIED, Kind, check_order
+from core.dag.commands import direct_command
+from core.dag.orders import APPLIED, DIRECT, Kind, check_order
 from core.errors import CallerError, Conflict, DatabaseUnavailable, GeodagError, NotFound, ParameterMissing
 from core.job_filter import JobBrief, JobFilter
 from core.models.engine import Command, Job
@@ -34,8 +34,11 @@ LOCK_SECONDS = 0.5
 """How long an order waits for the rows of its job."""
 ANSWER_SECONDS = 2.0
 """How long it waits for its outcome when it went through the inbox."""
+ANSWER_MANY_SECONDS = 1.0
+"""How long an order for many jobs waits for those outcomes, once for all of them."""
 LOOK_SECONDS = 0.05
 BATCH = 50
+Some = TypeVar("Some")
 
 ACTIVE = frozenset({JobStatus.PENDING, JobStatus.RUNNING})
 UNSUCCESSFUL = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
@@ -83,6 +86,15 @@ class JobOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class _Left:
+    """An order that waits in the inbox of one of many jobs."""
+
+    job: JobBrief
+    order: Order
+    command_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcomes:
     """What became of an order for many jobs, oldest job first; `more` says that the filter means others too."""
 
@@ -119,17 +131,17 @@ class CommandService:
 
     async def _foresee(self, job_id: str, order: Order) -> Answer:
         async with transaction(self._pool) as conn:
-            refusal = (await self._refusals(conn, [job_id], order))[job_id]
+            refusal = (await self._refusals(conn, {job_id: order}))[job_id]
             job = await JobRepository(conn).get(job_id)
         if refusal is not None or job is None:
             raise refusal or unknown_job(job_id)
         return Answer("would_apply", job)
 
-    async def _refusals(
-        self, conn: Connection, job_ids: Iterable[str], order: Order
-    ) -> Mapping[str, GeodagError | None]:
+    async def _refusals(self, conn: Connection, orders: Mapping[str, Order]) -> Mapping[str, GeodagError | None]:
+        """Return by job why it would not obey the order for it."""
         (moment,) = await (await CommandRepository(conn).moment([])).rows()
-        return await self._advance.foresee(conn, {job_id: _command(job_id, moment.now, order) for job_id in job_ids})
+        commands = {job_id: _command(job_id, moment.now, order) for job_id, order in orders.items()}
+        return await self._advance.foresee(conn, commands)
 
     async def _at_once(self, job_id: str, order: Order) -> Answer:
         async def attempt(scope: Scope) -> Step:
@@ -154,43 +166,44 @@ class CommandService:
         """Leave the order where the next advance of the job finds it, and wait a little for its outcome."""
         async with pipelined(self._pool) as conn:
             command_id = await _leave(conn, job_id, order)
-        outcome = await self._wait_for_outcome(job_id, command_id)
+        outcome = (await self._wait_for_outcomes({job_id: command_id}, ANSWER_SECONDS)).get(job_id)
         async with transaction(self._pool) as conn:
             job = await JobRepository(conn).get(job_id)
-            refused = outcome not in {None, APPLIED}
-            refusal = (await self._refusals(conn, [job_id], order))[job_id] if job is not None and refused else None
+            foreseen = (await self._refusals(conn, {job_id: order}))[job_id] if outcome not in {None, APPLIED} else None
         if job is None:
             raise unknown_job(job_id)
         if outcome is None:
             return Answer("pending", job)
-        if refusal is not None and refusal.detail.code == outcome:
-            raise refusal
         if outcome != APPLIED:
-            raise Conflict(f"the job is {job.status}: {outcome}", code=outcome, value=job.status.value)
+            raise _refusal_of_stored(job, outcome, foreseen)
         return Answer("applied", job)
 
-    async def _wait_for_outcome(self, job_id: str, command_id: int) -> str | None:
-        deadline = time.monotonic() + ANSWER_SECONDS
+    async def _wait_for_outcomes(self, numbers: Mapping[str, int], seconds: float) -> Mapping[str, str]:
+        """Return by job what became of stored orders, as far as they are done in time."""
+        deadline = time.monotonic() + seconds
+        done: dict[str, str] = {}
         while True:
-            outcome = await self._outcome(job_id, command_id)
-            if outcome is not None or time.monotonic() >= deadline:
-                return outcome
+            for batch in _batches([job_id for job_id in numbers if job_id not in done]):
+                await self._advance_free(batch)
+            async with transaction(self._pool) as conn:
+                outcomes = await CommandRepository(conn).outcomes(numbers.values())
+            done = {job_id: outcomes[number] for job_id, number in numbers.items() if number in outcomes}
+            if len(done) == len(numbers) or time.monotonic() >= deadline:
+                return done
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _outcome(self, job_id: str, command_id: int) -> str | None:
-        """Return what became of a stored order; advance its job when nobody holds it any more."""
+    async def _advance_free(self, job_ids: Sequence[str]) -> None:
+        """Advance those of the jobs that nobody holds any more."""
 
         async def attempt(scope: Scope) -> Sequence[Step]:
             async with pipelined(self._pool) as conn:
-                return await self._advance.advance(conn, [job_id], scope=scope)
+                return await self._advance.advance(conn, job_ids, scope=scope)
 
         try:
             self._tell(await with_all_children(attempt))
         except DatabaseUnavailable as error:
             if not lost_to_a_lock(error):
                 raise
-        async with transaction(self._pool) as conn:
-            return await CommandRepository(conn).outcome(command_id)
 
     def _tell(self, steps: Iterable[Step]) -> None:
         self._on_ended(ended_jobs(steps))
@@ -208,18 +221,40 @@ class CommandService:
         async with transaction(self._pool) as conn:
             found = await JobRepository(conn).matching(wanted, statuses, limit + 1)
         meant, more = found[:limit], len(found) > limit
-        one_batch = self._foresee_batch if dry_run else self._order_batch
-        outcomes: list[JobOutcome] = []
-        for start in range(0, len(meant), BATCH):
-            outcomes += await one_batch(meant[start : start + BATCH], order)
-        return Outcomes(outcomes, more)
+        if dry_run:
+            return Outcomes([one for batch in _batches(meant) for one in await self._foresee_batch(batch, order)], more)
+        done = [one for batch in _batches(meant) for one in await self._order_batch(batch, order)]
+        settled = await self._settled([one for one in done if isinstance(one, _Left)])
+        return Outcomes([settled[one.job.job_id] if isinstance(one, _Left) else one for one in done], more)
+
+    async def _settled(self, left: Sequence[_Left]) -> Mapping[str, JobOutcome]:
+        """Return by job what has become, a moment later, of orders that others kept from being obeyed at once."""
+        if not left:
+            return {}
+        numbers = {one.job.job_id: one.command_id for one in left}
+        outcomes: Mapping[str, str] = {}
+        try:
+            outcomes = await self._wait_for_outcomes(numbers, ANSWER_MANY_SECONDS)
+        except DatabaseUnavailable:
+            raise
+        except Exception:
+            log.exception("stored orders not looked at", extra={"jobs": len(left)})
+        refused = {one.job.job_id: one.order for one in left if outcomes.get(one.job.job_id, APPLIED) != APPLIED}
+        async with transaction(self._pool) as conn:
+            foreseen = await self._refusals(conn, refused)
+            jobs = {job.job_id: job for job in await (await JobRepository(conn).get_many(numbers)).rows()}
+        briefs = {one.job.job_id: one.job for one in left}
+        return {
+            job_id: _of_left(brief, jobs.get(job_id), outcomes.get(job_id), foreseen.get(job_id))
+            for job_id, brief in briefs.items()
+        }
 
     async def _foresee_batch(self, jobs: Sequence[JobBrief], order: Order) -> list[JobOutcome]:
         async with transaction(self._pool) as conn:
-            refusals = await self._refusals(conn, [job.job_id for job in jobs], order)
+            refusals = await self._refusals(conn, {job.job_id: order for job in jobs})
         return [_outcome(job, job.status, refusals[job.job_id], "would_apply") for job in jobs]
 
-    async def _order_batch(self, jobs: Sequence[JobBrief], order: Order) -> list[JobOutcome]:
+    async def _order_batch(self, jobs: Sequence[JobBrief], order: Order) -> Sequence[JobOutcome | _Left]:
         """Obey an order for some jobs in one transaction; when one of them spoils it, one by one."""
         if len(jobs) > 1:
             try:
@@ -230,29 +265,34 @@ class CommandService:
                 log.warning("orders go one by one", extra={"jobs": len(jobs), "error": type(error).__name__})
         return [await self._order_one(job, order) for job in jobs]
 
-    async def _order_together(self, jobs: Sequence[JobBrief], order: Order) -> list[JobOutcome]:
+    async def _order_together(self, jobs: Sequence[JobBrief], order: Order) -> Sequence[JobOutcome | _Left]:
         """Obey an order for those of the jobs that nobody holds; the others get it through their inboxes."""
         orders = {job.job_id: _meant(job, order) for job in jobs}
 
-        async def attempt(scope: Scope) -> Sequence[Step]:
+        async def attempt(scope: Scope) -> tuple[Sequence[Step], Mapping[str, int]]:
             async with pipelined(self._pool) as conn:
                 locked = await lock_jobs(conn, orders, scope=scope)
                 steps = await self._obey(conn, locked, {job_id: orders[job_id] for job_id in sorted(locked.jobs)})
-                for job_id, one in orders.items():
-                    if job_id not in locked.jobs:
-                        await _leave(conn, job_id, one)
-                return steps
+                held = {job_id: one for job_id, one in orders.items() if job_id not in locked.jobs}
+                return steps, {job_id: await _leave(conn, job_id, one) for job_id, one in held.items()}
 
-        steps = await with_all_children(attempt)
+        steps, left = await with_all_children(attempt)
         self._tell(steps)
         by_job = {step.state.job.job_id: step for step in steps}
-        return [_of_many(job, by_job.get(job.job_id)) for job in jobs]
+        return [
+            _Left(job, orders[job.job_id], left[job.job_id])
+            if job.job_id in left
+            else _of_many(job, by_job[job.job_id])
+            for job in jobs
+        ]
 
     async def _order_one(self, job: JobBrief, order: Order) -> JobOutcome:
         try:
             answer = await self.order(job.job_id, _meant(job, order))
         except CallerError as error:
-            return _outcome(job, job.status, error)
+            async with transaction(self._pool) as conn:
+                found = await JobRepository(conn).get(job.job_id)
+            return _outcome(job, found.status if found else job.status, error)
         except DatabaseUnavailable:
             raise
         except Exception:
@@ -294,9 +334,26 @@ def _command(job_id: str, now: datetime, order: Order) -> Command:
     return direct_command(job_id, now, order.kind, order.args, actor=order.actor, reason=order.reason)
 
 
-def _of_many(job: JobBrief, step: Step | None) -> JobOutcome:
-    if step is None:
-        return JobOutcome(job.job_id, job.workflow_id, job.status, "pending")
+def _batches(of: Sequence[Some]) -> Iterator[Sequence[Some]]:
+    return (of[start : start + BATCH] for start in range(0, len(of), BATCH))
+
+
+def _refusal_of_stored(job: Job, outcome: str, foreseen: GeodagError | None) -> GeodagError:
+    """Return why a stored order was refused: in the words of one that is given now, while they still hold."""
+    if outcome == GeodagError.code:
+        return unevaluated(job.job_id)
+    if foreseen is not None and foreseen.detail.code == outcome:
+        return foreseen
+    return Conflict(f"the job is {job.status}: {outcome}", code=outcome, value=job.status.value)
+
+
+def _of_left(brief: JobBrief, job: Job | None, outcome: str | None, foreseen: GeodagError | None) -> JobOutcome:
+    if job is None or outcome is None:
+        return JobOutcome(brief.job_id, brief.workflow_id, brief.status, "pending")
+    return _outcome(brief, job.status, None if outcome == APPLIED else _refusal_of_stored(job, outcome, foreseen))
+
+
+def _of_many(job: JobBrief, step: Step) -> JobOutcome:
     status = (step.job or step.state.job).status
     try:
         return _outcome(job, status, _refusal(step))

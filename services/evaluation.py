@@ -9,6 +9,7 @@ from core.dag.child_jobs import CHILD_QUEUE
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance
 from core.dag.event_log import EventLog
+from core.dag.orders import DIRECT, refused
 from core.dag.slot_wishes import NO_CHANGES, SlotChanges
 from core.dag.state import AttemptEnd, ChildOrder, CommandDone, Decision, Disposition, Event, JobState
 from core.dag.tallies import closed
@@ -115,17 +116,24 @@ def _failed_evaluation(state: JobState, now: datetime, failures: int, error: Exc
     event = Event("evaluation_failed", str(state.job.status), data=data)
     if state.job.status in JOB_FINAL:
         late = tuple(Disposition(result.task_id, "superseded", "the job has ended") for result in state.results)
-        return Decision(dispositions=late, events=(event,), commands_done=_not_obeyed(state))
+        return Decision(dispositions=late, events=(event, *_refused(state)), commands_done=_not_obeyed(state))
     if failures < MAX_EVALUATION_FAILURES:
         return Decision(events=(event,), wake_at=now + timedelta(seconds=2.0**failures))
     abandoned = _abandoned(state, now, error)
     if abandoned.needs_children:
         return abandoned
-    return replace(abandoned, events=(event, *abandoned.events, Event("job_failed", str(JobStatus.FAILED))))
+    ended = Event("job_failed", str(JobStatus.FAILED))
+    return replace(abandoned, events=(event, *abandoned.events, *_refused(state), ended))
 
 
 def _not_obeyed(state: JobState) -> tuple[CommandDone, ...]:
     return tuple(CommandDone(command.command_id, "INTERNAL") for command in state.commands)
+
+
+def _refused(state: JobState) -> tuple[Event, ...]:
+    error = ErrorDetail(code="INTERNAL", message="the job could not be evaluated")
+    stored = [command for command in state.commands if command.command_id != DIRECT]
+    return tuple(refused(command, state.job.status, error) for command in stored)
 
 
 def _abandoned(state: JobState, now: datetime, error: Exception) -> Decision:

@@ -10,7 +10,7 @@ from typing import Any
 
 from core.dag import child_jobs
 from core.dag.apply import new_attempt
-from core.dag.commands import DIRECT
+from core.dag.orders import DIRECT
 from core.dag.retry import redispatch_after_seconds
 from core.dag.state import AttemptEnd, ChildOrder, Dispatch, Event
 from core.dag.tallies import pending_items

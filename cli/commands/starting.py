@@ -10,7 +10,7 @@ from urllib.parse import quote
 import typer
 
 from cli.commands.looking import reason_of
-from cli.commands.submit import WAIT_SECONDS, WrongCommandLine, json_object, patiently_get
+from cli.commands.submit import WAIT_SECONDS, WrongCommandLine, check_sendable, json_object, patiently_get
 from cli.errors import JobNotCompleted
 from cli.operator import Json, operate
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
@@ -88,12 +88,19 @@ def _pair(text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise WrongCommandLine(f"--input needs NAME=VALUE, found {text!r}")
+    found = _value(name, value)
+    check_sendable(name, "a name of --input")
+    check_sendable(found, f"--input {name}")
+    return name, found
+
+
+def _value(name: str, text: str) -> Any:
     try:
-        return name, json.loads(value, object_pairs_hook=unique, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=unique, parse_constant=_no_constant)
     except RepeatedKey as error:
         raise WrongCommandLine(f"--input {name}: {error}") from error
     except json.JSONDecodeError:
-        return name, value
+        return text
     except ValueError as error:
         raise WrongCommandLine(f"--input {name} has a number with too many digits") from error
     except RecursionError as error:

@@ -28,6 +28,7 @@ from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import console, key_value_table, printable, show
 from cli.report_picture import picture_of
 from cli.target import Target
+from core.dag.json_values import NotJson, check_json
 from core.ids import asset_id
 from core.report_view import report_view
 
@@ -57,7 +58,16 @@ def json_object(text: str, option: str, **how: Any) -> Json:
         raise WrongCommandLine(f"{option} is nested too deeply") from error
     if not isinstance(value, dict):
         raise WrongCommandLine(f"{option} is not a JSON object")
+    check_sendable(value, option)
     return value
+
+
+def check_sendable(value: Any, path: str) -> None:
+    """Refuse what Python reads as JSON and no request can carry. Raises `WrongCommandLine`."""
+    try:
+        check_json(value, path)
+    except NotJson as error:
+        raise WrongCommandLine(error.detail.message) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,12 @@ from typing import Any
 
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance
-from core.dag.orders import obey
+from core.dag.orders import DIRECT, obey
 from core.dag.run import Run
 from core.dag.state import Decision, JobState
 from core.errors import CallerError
 from core.handlers_catalog import CATALOG, HandlerSpec
 from core.models.engine import Command
-
-DIRECT = 0
-"""Number of a command that is obeyed at once and was never stored."""
 
 
 def direct_command(

@@ -17,13 +17,15 @@ from core.dag.gates import GateDecision
 from core.dag.inputs import Priority, resolve_priority
 from core.dag.nodes import FanOutNode, WorkflowNode
 from core.dag.run import Run
-from core.dag.state import ChildOrder, CommandDone
-from core.errors import CallerError, Conflict, NotFound, ParameterInvalid
+from core.dag.state import ChildOrder, CommandDone, Event
+from core.errors import CallerError, Conflict, ErrorDetail, NotFound, ParameterInvalid
 from core.models.engine import Command, NodeState
 from core.statuses import JOB_FINAL, NODE_FINAL, JobStatus
 from core.wording import offered
 
 APPLIED = "applied"
+DIRECT = 0
+"""Number of a command that is obeyed at once and was never stored."""
 UNKNOWN = "COMMAND_UNKNOWN"
 
 
@@ -135,14 +137,25 @@ def _known(kind: str) -> tuple[type[Arguments], Callable[[Run, Command, Any], No
 
 
 def consume_commands(run: Run) -> None:
-    """Obey every command of the state in its order; one that is refused changes nothing."""
+    """Obey every command of the state in its order; one that is refused changes nothing.
+
+    Whoever gave a stored one may have his answer already, so its refusal is an event.
+    """
     for command in run.state.commands:
         try:
             obey(run, command)
         except CallerError as error:
             run.commands_done.append(CommandDone(command.command_id, error.detail.code, error))
+            if command.command_id != DIRECT:
+                run.log.append(refused(command, run.job.status, error.detail))
         else:
             run.commands_done.append(CommandDone(command.command_id, APPLIED))
+
+
+def refused(command: Command, status: JobStatus, error: ErrorDetail) -> Event:
+    """Return the event of a stored command that its job, in this status, refuses."""
+    data = {"kind": command.kind, "code": error.code, "message": error.message, **_by(command)}
+    return Event("command_refused", status.value, data=data)
 
 
 def obey(run: Run, command: Command) -> None:

@@ -40,11 +40,15 @@ class Report:
     file: str
     source: Source
     problems: list[Problem] = field(default_factory=list)
+    _noted: set[Problem] = field(default_factory=set)
 
     def add(self, path: Path, message: str) -> None:
-        """Note a problem at a path of the source."""
+        """Note a problem at a path of the source; what is said of a line already is not said again."""
         node = str(path[1]) if len(path) > 1 and path[0] == "nodes" else None
-        self.problems.append(Problem(self.file, self.source.line(path), node, message))
+        problem = Problem(self.file, self.source.line(path), node, message)
+        if problem not in self._noted:
+            self._noted.add(problem)
+            self.problems.append(problem)
 
     def raise_any(self) -> None:
         """Raise `DefinitionError` when something was noted."""

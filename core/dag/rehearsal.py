@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from core.dag.aggregate import aggregated
@@ -22,12 +23,11 @@ from core.dag.commands import direct_command
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance, initial_nodes
 from core.dag.inputs import resolve_inputs, resolve_priority
-from core.dag.nodes import GateNode
 from core.dag.rendering import Rendered, Rendering, perform
-from core.dag.scenario import Order, Scenario
+from core.dag.scenario import GatePlay, Order, Scenario
 from core.dag.scenario_checks import check_scenario
 from core.dag.scenario_hints import check_items, unsupposed
-from core.dag.state import Dispatch, JobState
+from core.dag.state import Dispatch, Event, JobState
 from core.dag.supposing import Performance, suppose
 from core.dag.tallies import items_of, outputs_of
 from core.dag.why import Reason, Surroundings, waiting_for
@@ -118,9 +118,11 @@ class _Rehearsal:
         self.inputs: dict[str, Mapping[str, Any]] = {}
         """Params by task id, of attempts that no worker has taken."""
         self.orders = len(scenario.commands)
-        """Those that are still to be given: a job that has ended may be started anew."""
+        """Those of the scenario that are still to be given: a job that has ended may be started anew."""
+        self.openings: Counter[str] = Counter()
+        """How often each gate has started anew."""
         for order in scenario.commands:
-            self._order(order, order.after_seconds)
+            self._later(order.after_seconds, partial(self._obey, order))
 
     def run(self) -> Rehearsed:
         evaluations = itertools.count()
@@ -169,9 +171,7 @@ class _Rehearsal:
         before, self.state = self.state, apply(self.state, decision, self.now)
         for event in decision.events:
             self._note(event.event_type, event.node_id, event.data)
-        for done in decision.commands_done:
-            if done.refusal is not None:
-                self._note("command_refused", None, {"code": done.outcome, "message": done.refusal.detail.message})
+            self._follow_gate(event)
         for dispatch in decision.dispatches:
             self.inputs[task_id(before.job.job_id, dispatch.node_id, dispatch.attempt)] = self._params(dispatch)
         if decision.dispatches:
@@ -180,8 +180,6 @@ class _Rehearsal:
             self._perform(self.state.attempts[start.node_id], start.inputs)
         for row in decision.fan_outs:
             self.counts[row.node_id] = max(row.item_count, self.counts.get(row.node_id, 0))
-        for node in decision.nodes:
-            self._open_gate(node)
         if decision.attempts_ended:
             self._later(0, self._claim)
         self.limits.update({one.key: one.limit for one in decision.slots.requests})
@@ -285,22 +283,30 @@ class _Rehearsal:
         changed = self.state.attempts[attempt.node_id].model_copy(update=fields)
         self.state = replace(self.state, attempts={**self.state.attempts, attempt.node_id: changed})
 
-    def _open_gate(self, node: NodeState) -> None:
-        play = self.scenario.gates.get(node.node_id)
-        opened = node.status is NodeStatus.WAITING and isinstance(self.workflow.nodes.get(node.node_id), GateNode)
-        if play is not None and opened:
-            args = {"node_id": node.node_id, "decision": play.decision, "data": play.data}
-            self._order(Order(kind="gate", args=args, actor=play.actor, reason=play.reason), play.after_seconds)
+    def _follow_gate(self, event: Event) -> None:
+        """Let somebody decide a gate each time it opens; whoever looks at one that starts anew decides the new one."""
+        node_id = event.node_id or ""
+        if (play := self.scenario.gates.get(node_id)) is None:
+            return
+        if event.event_type == "node_reset":
+            self.openings[node_id] += 1
+        elif event.event_type == "gate_opened":
+            self._later(play.after_seconds, partial(self._decide, node_id, play, self.openings[node_id]))
 
-    def _order(self, order: Order, seconds: float) -> None:
-        def give() -> None:
-            self.orders -= 1
-            command = direct_command(
-                self.state.job.job_id, self.now, order.kind, order.args, actor=order.actor, reason=order.reason
-            ).model_copy(update={"command_id": next(self.order)})
-            self.state = replace(self.state, commands=(*self.state.commands, command))
+    def _decide(self, node_id: str, play: GatePlay, opening: int) -> None:
+        if self.openings[node_id] == opening:
+            args = {"node_id": node_id, "decision": play.decision, "data": play.data}
+            self._give(Order(kind="gate", args=args, actor=play.actor, reason=play.reason))
 
-        self._later(seconds, give)
+    def _obey(self, order: Order) -> None:
+        self.orders -= 1
+        self._give(order)
+
+    def _give(self, order: Order) -> None:
+        command = direct_command(
+            self.state.job.job_id, self.now, order.kind, order.args, actor=order.actor, reason=order.reason
+        ).model_copy(update={"command_id": next(self.order)})
+        self.state = replace(self.state, commands=(*self.state.commands, command))
 
 
 def _job(workflow: Workflow, scenario: Scenario) -> Job:

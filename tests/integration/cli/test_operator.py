@@ -178,11 +178,25 @@ def test_an_input_that_is_not_json_is_a_text(peer: Peer, word: str) -> None:
         ('{"a": 1, "a": 2}', "--input v: the key 'a' appears twice in an object"),
         ('[{"b": {"a": 1, "a": 1}}]', "--input v: the key 'a' appears twice in an object"),
         ("[" + "1" * 5000 + "]", "--input v has a number with too many digits"),
+        ("-1e999", "--input v is -inf, which is not a JSON number"),
+        ('{"a": [1e400]}', "--input v.a[0] is inf, which is not a JSON number"),
+        ('"\\ud800"', "--input v contains half of a surrogate pair"),
+        ("caf\udce9", "--input v contains half of a surrogate pair"),
+        ("[" * 102 + "]" * 102, "is nested deeper than 100 levels"),
     ],
 )
 def test_an_input_that_is_json_and_cannot_be_read_is_no_text(peer: Peer, value: str, problem: str) -> None:
     with pytest.raises(WrongCommandLine, match=re.escape(problem)):
         run("job", "run", "w", "--input", f"v={value}")
+    assert peer.seen == []
+
+
+@pytest.mark.parametrize("text", ['{"v": 1e999}', '{"v": NaN}', '{"\\udc00": 1}'])
+def test_an_object_that_cannot_be_sent_is_refused(peer: Peer, tmp_path: Path, text: str) -> None:
+    (tmp_path / "inputs.json").write_text(text, encoding="utf-8")
+    for words in (["run", "w", "--inputs", str(tmp_path / "inputs.json")], ["rerun", "j", "a", "--params", text]):
+        with pytest.raises(WrongCommandLine, match=r"is inf,|is nan,|half of a surrogate pair"):
+            run("job", *words)
     assert peer.seen == []
 
 

@@ -13,6 +13,7 @@ from core.wire import (
     ClaimOutcome,
     ClaimRequest,
     HeartbeatRequest,
+    ItemOutcome,
     Release,
     ResultDisposition,
     TaskMessage,
@@ -280,6 +281,25 @@ async def test_a_checkpoint_that_cannot_be_stored_costs_no_lease(engine: Engine,
     bad = Beat(task_id=message.task_id, token=message.token, checkpoint={"phase": "x", "state": {"nul": "a\x00b"}})
     assert (await worker.beat(bad)).revoked == ()
     assert await engine.query("SELECT * FROM dagapp.dag_checkpoints") == []
+
+
+async def test_two_beats_of_one_task_cost_no_lease_and_what_both_say_is_kept(
+    engine: Engine, worker: HandWorker
+) -> None:
+    (_, message), (_, other) = await job_and_message(engine), await job_and_message(engine)
+    await worker.claim(message, other)
+    before = (await engine.attempt(other.task_id))["lease_expires_at"]
+    (last,) = beats_of([message])
+    outcomes = tuple(ItemOutcome(index=one, status=TaskStatus.COMPLETED, output={}) for one in (0, 1))
+    first = last.model_copy(
+        update={"checkpoint": {"phase": "a", "state": {}}, "progress": {"current": 1}, "outcomes": outcomes[:1]}
+    )
+    second = last.model_copy(update={"checkpoint": {"phase": "b", "state": {}}, "outcomes": outcomes[1:]})
+    assert (await worker.beat(first, second, last, *beats_of([other]))).revoked == ()
+    row = await engine.attempt(message.task_id)
+    assert (await engine.attempt(other.task_id))["lease_expires_at"] > before
+    assert (row["progress"], [one["index"] for one in row["outcomes"]]) == ({"current": 1}, [0, 1])
+    assert await engine.query("SELECT phase FROM dagapp.dag_checkpoints") == [{"phase": "b"}]
 
 
 async def test_a_release_sends_the_task_again_at_once_and_costs_no_budget(engine: Engine, worker: HandWorker) -> None:

@@ -14,6 +14,7 @@ from repositories.jobs import JobRepository
 from services import commands
 from services.commands import Order
 from tests.support.engine import Engine, HandWorker, completed, workflows_of
+from tests.support.waiting import await_until
 
 
 async def failed(engine: Engine, worker: HandWorker, workflow_id: str = "echo_test", code: str = "BROKEN") -> str:
@@ -306,6 +307,20 @@ async def test_a_job_that_cannot_be_evaluated_does_not_keep_its_commands(
     assert (await engine.job(job_id)).status is JobStatus.FAILED
     (row,) = await engine.query("SELECT outcome FROM dagapp.dag_commands")
     assert row["outcome"] == "INTERNAL"
+    (told,) = await events(engine, job_id, "command_refused")
+    assert (told["kind"], told["code"], told["actor"]) == ("pause", "INTERNAL", "op")
+
+
+async def test_a_stored_order_that_a_job_refuses_when_it_has_ended_is_an_event(engine: Engine) -> None:
+    job_id = await engine.create("echo_test")
+    for kind in ("cancel", "pause"):
+        await engine.query("INSERT INTO dagapp.dag_commands (job_id, kind, actor) VALUES (%s, %s, 'op')", job_id, kind)
+    await engine.advance(job_id)
+    told = {"kind": "pause", "code": "JOB_FINAL", "message": "the job is CANCELLED already"}
+    assert await events(engine, job_id, "command_refused") == [told | {"actor": "op", "reason": ""}]
+    with pytest.raises(Conflict):
+        await engine.order(job_id, "pause")
+    assert len(await events(engine, job_id, "command_refused")) == 1
 
 
 async def many(engine: Engine, kind: str, *, limit: int = 100, dry_run: bool = False, **wanted: Any) -> Any:
@@ -536,6 +551,43 @@ async def test_each_job_of_many_has_its_own_outcome(
     ]
     await engine.advance(*jobs)
     assert (await engine.job(jobs[1])).status is JobStatus.RUNNING
+
+
+@pytest.mark.parametrize("batch", [1, 2, 50])
+async def test_of_two_orders_by_filter_at_once_each_says_what_became_of_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr(commands, "BATCH", batch)
+    jobs = [await engine.create("echo_test") for _ in range(5)]
+    async with engine.pool.connection() as holder:
+        await holder.execute("SELECT FROM dagapp.dag_jobs FOR NO KEY UPDATE")
+        both = [asyncio.ensure_future(many(engine, "cancel", workflow_id="echo_test")) for _ in range(2)]
+        await await_until(lambda: engine.query("SELECT job_id FROM dagapp.dag_commands"), "an order is stored")
+        await holder.rollback()
+    first, second = await asyncio.gather(*both)
+    for one, other in zip(first.jobs, second.jobs, strict=True):
+        assert {one.outcome, other.outcome} == {"applied", "refused"}
+        assert {one.code, other.code} == {None, "JOB_FINAL"}
+        assert (one.status, other.status) == ("CANCELLED", "CANCELLED")
+    stored = await engine.query("SELECT job_id FROM dagapp.dag_commands WHERE outcome <> 'applied'")
+    told = [len(await events(engine, job_id, "command_refused")) for job_id in jobs]
+    assert told == [[row["job_id"] for row in stored].count(job_id) for job_id in jobs]
+
+
+async def test_what_cannot_be_written_when_a_filter_looks_again_stays_pending(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [await engine.create("echo_test") for _ in range(2)]
+
+    async def spoilt(*_: Any) -> None:
+        raise ValueError("not today")
+
+    monkeypatch.setattr(commands.CommandService, "_advance_free", spoilt)
+    async with engine.pool.connection() as holder:
+        await holder.execute("SELECT FROM dagapp.dag_jobs WHERE job_id = %s FOR NO KEY UPDATE", (jobs[0],))
+        seen = await many(engine, "cancel", workflow_id="echo_test")
+        await holder.rollback()
+    assert [(job.outcome, job.code) for job in seen.jobs] == [("pending", None), ("applied", None)]
 
 
 async def test_one_job_that_spoils_a_batch_spoils_only_itself(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -653,6 +653,8 @@ def test_commands_are_obeyed_in_their_order_and_each_has_its_outcome() -> None:
     outcomes = [(done.command_id, done.outcome) for done in decision.commands_done]
     assert outcomes == [(1, "applied"), (2, "applied"), (3, "JOB_FINAL"), (4, "applied")]
     assert (world.state.commands, world.job.status) == ((), JobStatus.RUNNING)
+    (told,) = (event for event in decision.events if event.event_type == "command_refused")
+    assert (told.data["kind"], told.data["code"], told.data["actor"]) == ("resume", "JOB_FINAL", "op")
 
 
 def command_row(world: World, number: int, kind: str, **args: Any) -> Command:

@@ -5,12 +5,12 @@ from hypothesis import given
 
 from core.dag.certainty import certain_at, certain_at_end
 from core.dag.definition import Workflow
-from core.dag.lint import lint
+from core.dag.lint import examine, lint
 from core.dag.nodes import GateNode
 from core.dag.problems import Report
 from core.dag.rehearsal import rehearse
 from core.dag.scenario import GatePlay, Scenario, read_scenario
-from core.dag.yaml_source import Source, read_yaml, write_yaml
+from core.dag.yaml_source import read_yaml, write_yaml
 from core.statuses import JobStatus, NodeStatus
 from tests.unit.core.dag.harness import task, workflow_of
 from tests.unit.core.dag.laws import LAWS
@@ -29,7 +29,7 @@ TYPED: dict[str, Any] = {
 
 def advice(nodes: dict[str, Any], **fields: Any) -> list[str]:
     """Return what lint says, with the node in front."""
-    report = Report("w.yaml", Source({}))
+    report = Report("w.yaml", read_yaml(write_yaml({"nodes": nodes})))
     lint(workflow_of({"start": {"type": "start"}, **nodes}, **fields), report)
     return [f"{problem.node}: {problem.message}" for problem in report.problems]
 
@@ -353,6 +353,24 @@ def test_brackets_of_other_languages_are_advised_against(bracket: str) -> None:
 )
 def test_a_dollar_that_is_meant_is_left_alone(text: str) -> None:
     assert advice({"a": task("start", params={"x": text})}, inputs=TYPED) == []
+
+
+def test_the_same_words_on_one_line_are_said_once() -> None:
+    text = """workflow_id: w
+version: 1
+nodes:
+  start: {type: start, next: [a]}
+  a: {handler: echo, best_effort: true, next: [b]}
+  b: {handler: echo, params: {x: "{{ nodes.a.output }}", y: "{{ nodes.a.output }}"}, next: [c]}
+  c:
+    handler: echo
+    params:
+      x: "{{ nodes.a.output.echoed_params }}"
+      y: "{{ nodes.a.output.echoed_params }}"
+    next: [end]
+  end: {type: end}
+"""
+    assert [(one.line, one.node) for one in examine(text, "w.yaml")[1]] == [(6, "b"), (10, "c"), (11, "c")]
 
 
 @LAWS

@@ -391,3 +391,27 @@ def test_an_order_says_by_whom_why_and_with_what() -> None:
     assert result.nodes["a"].input_params == {"x": 2}
     (event,) = [one for one in result.timeline if one.event == "job_rerun"]
     assert (event.data["actor"], event.data["reason"]) == ("ann", "again")
+
+
+GATED: dict[str, Any] = {
+    "start": {"type": "start"},
+    "hold": {"type": "gate", "depends_on": {"all_of": ["start"]}},
+    "a": task("hold"),
+}
+
+
+def test_a_last_order_after_the_end_of_a_job_with_a_decided_gate_is_obeyed_and_the_gate_decided_again() -> None:
+    gates = {"hold": {"after_seconds": 3}}
+    again = rehearsed(workflow_of(GATED), gates=gates, commands=[{"kind": "rerun", "after_seconds": 10}])
+    assert (again.job.status, again.job.run_no, again.seconds) == ("COMPLETED", 2, 14.0)
+    assert at(again, "job_rerun") == [(10, None)]
+    assert at(again, "gate_opened") == [(0, "hold"), (10, "hold")]
+    refused = rehearsed(workflow_of(GATED), gates=gates, commands=[{"kind": "cancel", "after_seconds": 10}])
+    assert (refused.job.status, at(refused, "command_refused")) == ("COMPLETED", [(10, None)])
+
+
+def test_the_decision_on_a_gate_that_starts_anew_meanwhile_is_made_once() -> None:
+    rerun = {"kind": "rerun", "after_seconds": 2}
+    result = rehearsed(workflow_of(GATED), gates={"hold": {"after_seconds": 3}}, commands=[rerun])
+    assert at(result, "gate_opened") == [(0, "hold"), (2, "hold")]
+    assert (result.job.status, result.seconds, at(result, "command_refused")) == ("COMPLETED", 6, [])
