@@ -21,7 +21,7 @@ from orchestrator.routes.commands import CommandAnswer, CommandMany, CommandMany
 from orchestrator.routes.dead_letters import DeadLetters, Why
 from orchestrator.routes.job_batches import CreateJobs, JobsCreated
 from orchestrator.routes.jobs import CreateJob, EventList, JobCreated, JobList, JobView
-from orchestrator.routes.limits import Limit, Limits, SetLimit, UnsetLimit
+from orchestrator.routes.limits import Limit, LimitOfKey, Limits, SetLimit, UnsetLimit
 from orchestrator.routes.nodes import ChildList, NodeList, NodeView
 from orchestrator.routes.pauses import Switches, Turn, Turned
 from scripts.generated_docs_handlers import table
@@ -165,6 +165,9 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
         note="Lifting what is not set is no error: `changed` is false.",
     ),
     ("GET", _LIMITS): Told(answer=Limits),
+    ("GET", f"{_LIMITS}/{{key}}"): Told(
+        answer=LimitOfKey, errors="404 nobody has asked for a slot of the key yet, and nobody has set it"
+    ),
     ("PUT", f"{_LIMITS}/{{key}}"): Told(
         SetLimit,
         Limit,
