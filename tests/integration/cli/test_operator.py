@@ -467,8 +467,8 @@ def test_a_platform_is_changed_only_in_what_was_named(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("words", [
-    "jobs", "events j1", "audit", "limits", "limits k", "limits k 3", "pauses", "pause --all", "resume --all", "job list",
-    "job show j1", "job node j1 a", "job children j1 a",
+    "jobs", "events j1", "audit", "limits", "limits k", "limits k 3", "pauses", "pause --all", "resume --all",
+    "job list", "job show j1", "job node j1 a", "job children j1 a",
     "job cancel j1", "job cancel --workflow w", "dead-letters list", "dead-letters replay 7",
     "webhooks list", "webhooks replay d1", "platforms list", "platforms set ddh --off", "reviews", "assets",
     "versions a", "status r", "comments a 0", "version a 0",
