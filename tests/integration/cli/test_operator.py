@@ -197,14 +197,18 @@ def test_whoever_waits_for_a_job_is_told_how_it_ended(
     assert getattr(done.exception, "exit_code", 0) == code
 
 
-@pytest.mark.parametrize(("status", "hint"), [("COMPLETED", "geodag job rerun j2"), ("FAILED", "--rerun starts it")])
+@pytest.mark.parametrize(("status", "more", "hint"), [
+    ("COMPLETED", "", "the workflow deduplicates, and this job had ended. `geodag job rerun j2`"),
+    ("FAILED", "", "--rerun starts it"),
+    ("FAILED", " --idempotency-key k", "the key was used before, and its job had ended. `geodag job rerun j2`"),
+])  # fmt: skip
 def test_whoever_waits_for_a_job_that_had_ended_is_told_that_nothing_ran(
-    peer: Peer, monkeypatch: pytest.MonkeyPatch, status: str, hint: str
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, status: str, more: str, hint: str
 ) -> None:
     monkeypatch.setitem(ANSWERS, "jobs/j2", ended(status) | {"job_id": "j2"})
     there = {"job_id": "j2", "status": status, "existing": True}
     monkeypatch.setattr(peer, "_answer", lambda method, path: there if method == "POST" else ANSWERS["jobs/j2"])
-    done = CliRunner().invoke(app, ["job", "run", "w", "--wait"])
+    done = CliRunner().invoke(app, f"job run w --wait{more}".split())
     assert "Was there" in done.stdout
     assert "Nothing ran now" in done.stdout
     assert hint in done.stdout
@@ -490,7 +494,8 @@ def test_no_answer_commands_the_terminal(monkeypatch: pytest.MonkeyPatch, words:
      "job rerun", "job rerun j1 a --workflow w", "job priority 11 j1", "job priority urgent j1",
      "job run w --input a",
      "job run w --input a=1 --input b=2 --input a=3",
-     "job run w --inputs /no/such/file"],
+     "job run w --inputs /no/such/file",
+     "job run w --idempotency-key ü"],
 )  # fmt: skip
 def test_a_wrong_command_line_is_refused_before_anything_is_called(peer: Peer, words: str) -> None:
     with pytest.raises(WrongCommandLine):
