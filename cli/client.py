@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,15 +41,21 @@ class Client:
             await self._session.close()
 
     async def call(
-        self, method: str, url: str, body: Json | None = None, *, timeout_seconds: float = TIMEOUT_SECONDS
+        self,
+        method: str,
+        url: str,
+        body: Json | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> Any:
         """Return the JSON answer of one call.
 
         Raises Refused for an answer that is not a success, and Unreachable when there is none.
         """
-        timeout = aiohttp.ClientTimeout(total=timeout_seconds)
+        timeout, sent = aiohttp.ClientTimeout(total=timeout_seconds), {**self._headers, **(headers or {})}
         try:
-            async with self._open.request(method, url, json=body, headers=self._headers, timeout=timeout) as answer:
+            async with self._open.request(method, url, json=body, headers=sent, timeout=timeout) as answer:
                 return await _content(answer)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _unreachable(url, error) from error

@@ -20,10 +20,12 @@ AtMost = Annotated[int, typer.Option(min=1, help="Jobs at most.")]
 ReasonOption = Annotated[str | None, typer.Option(help="Kept with the order in the log of each job.")]
 
 
-def operate(home: Path, method: str, path: str, body: Json | None = None) -> Json:
+def operate(
+    home: Path, method: str, path: str, body: Json | None = None, headers: Mapping[str, str] | None = None
+) -> Json:
     """Return an orchestrator's answer to an operator; `path` begins behind /api/v1/ and is encoded."""
     said = None if body is None else {key: value for key, value in body.items() if value is not None}
-    return call(Target.of(home), "operator", method, f"/api/proxy/orchestrator/api/v1/{path}", said)
+    return call(Target.of(home), "operator", method, f"/api/proxy/orchestrator/api/v1/{path}", said, headers=headers)
 
 
 def query_of(values: Mapping[str, object]) -> str:

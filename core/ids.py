@@ -14,6 +14,9 @@ AssetId = NewType("AssetId", str)
 OwnerId = NewType("OwnerId", str)
 WorkerId = NewType("WorkerId", str)
 
+KEY_DIGITS = 32
+"""Hex digits of 128 bits: nobody meets another's by chance."""
+
 
 def task_id(job_id: str, node_id: str, attempt: int) -> TaskId:
     """Return `{job_id}_{node_id}_{attempt}`; `attempt` only grows for the life of the job."""
@@ -32,6 +35,16 @@ def split_task_id(task: str) -> tuple[JobId, NodeId, int] | None:
 def job_id_of_inputs(workflow_id: str, inputs: Mapping[str, object]) -> JobId:
     """Return the id of the one job that a workflow has for resolved inputs, when it deduplicates by them."""
     return JobId(digest({"workflow_id": workflow_id, "inputs": inputs}))
+
+
+def job_id_of_key(actor: str, key: str, body: Mapping[str, object]) -> JobId:
+    """Return the id of the job that an actor's idempotency key stands for: half of it says the key, half the body."""
+    return JobId(digest({"actor": actor, "idempotency_key": key})[:KEY_DIGITS] + digest(body)[:KEY_DIGITS])
+
+
+def key_of_job_id(job_id: str) -> str:
+    """Return the half of such an id that every body under the same key has."""
+    return job_id[:KEY_DIGITS]
 
 
 def message_id(task: str, dispatch_no: int) -> str:

@@ -1,8 +1,8 @@
 """The way to the orchestrators: forward a request with both credentials, pass the answer back as it is.
 
 A call moves on to the next address after a failed connect or a 503, which both mean that nothing happened; a
-connection that breaks later may have had an effect, so only safe methods and idempotent submits are sent again.
-Connections are not kept: one that the other side closed meanwhile would look exactly like a lost answer.
+connection that breaks later may have had an effect, so only safe methods and calls with an idempotency key are sent
+again. Connections are not kept: one that the other side closed meanwhile would look exactly like a lost answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -120,7 +120,7 @@ class OrchestratorClient:
                 return None
             raise OrchestratorUnavailable(
                 "the connection to the orchestrator broke; it may have acted",
-                remediation="Look at the state first, or repeat a submit with its Idempotency-Key.",
+                remediation="Look at the state first; next time an Idempotency-Key lets you send the same call again.",
             ) from error
 
     def _open(self) -> aiohttp.ClientSession:

@@ -20,7 +20,9 @@ class StrictRoute(APIRoute):
         """Return the handler behind the check."""
         handler = super().get_route_handler()
         extra = (self.openapi_extra or {}).get("parameters", ())
-        known = {one.alias for one in self.dependant.query_params} | {one["name"] for one in extra}
+        known = {one.alias for one in self.dependant.query_params} | {
+            one["name"] for one in extra if one["in"] == "query"
+        }
 
         async def strict(request: Request) -> Response:
             if unknown := sorted(set(request.query_params) - known):

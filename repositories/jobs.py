@@ -122,6 +122,23 @@ class JobRepository:
             (sorted(set(job_ids)),),
         )
 
+    async def by_keys(self, halves: Iterable[str]) -> Pending[Job]:
+        """Return the jobs that idempotency keys stand for, which `core.ids.key_of_job_id` made of their ids."""
+        return await send(
+            self._conn,
+            row_of(Job),
+            """
+            SELECT j.job_id, j.workflow_id, j.workflow_version, j.definition_hash, j.status, j.input_params, j.run_no,
+                j.version, j.owner_id, j.owner_epoch, j.priority, j.paused_at, j.wake_at, j.deadline_at,
+                j.parent_task_id, j.correlation_id, j.submitted_by, j.outputs, j.error, j.warnings,
+                j.evaluation_failures, j.created_at, j.updated_at, j.started_at, j.completed_at, j.input_refs, j.depth,
+                j.waiting_for, j.outputs_ref
+            FROM unnest(%s::text[]) AS wanted(half)
+            JOIN dagapp.dag_jobs AS j ON j.job_id BETWEEN half || repeat('0', 32) AND half || repeat('f', 32)
+            """,
+            (list(halves),),
+        )
+
     async def newest(self, limit: int, behind: Place = TOP) -> Sequence[Job]:
         """Return the newest jobs behind a place."""
         async with self._conn.cursor(row_factory=row_of(Job)) as cursor:

@@ -6,10 +6,12 @@ another job is only written down: the job's owner is woken and acts on it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row, scalar_row
+from pydantic import Field
 from pydantic.dataclasses import dataclass as checked
 
 from repositories.documents import Pending, document, send
@@ -29,6 +31,18 @@ class LimitView:
     waiting: int
     asked: int | None
     """What the newest request asked for; None of a key that nobody has asked for a slot of yet."""
+
+
+@checked(frozen=True, slots=True)
+class SlotView:
+    """Who holds a slot, or waits for it."""
+
+    job_id: str
+    node_id: Annotated[str | None, Field(description="Null of the slot of a whole job.")]
+    workflow_id: str
+    priority: int
+    requested_at: datetime
+    granted_at: Annotated[datetime | None, Field(description="Null of who waits.")]
 
 
 class SlotRepository:
@@ -250,17 +264,59 @@ class SlotRepository:
                 (keys,),
             )
 
-    async def limits(self, slot_key: str | None = None) -> Sequence[LimitView]:
-        """Return all keys, or one, with how many hold and wait."""
+    async def limits(self) -> Sequence[LimitView]:
+        """Return all keys with how many hold and wait."""
         async with self._conn.cursor(row_factory=class_row(LimitView)) as cursor:
             await cursor.execute(
                 """
                 SELECT l.slot_key, l.limit_count AS limit, l.set_by, l.asked_count AS asked,
                     count(s.granted_at) AS held, count(s.holder) - count(s.granted_at) AS waiting
                 FROM dagapp.dag_limits AS l LEFT JOIN dagapp.dag_slots AS s USING (slot_key)
-                WHERE %(key)s::text IS NULL OR l.slot_key = %(key)s
                 GROUP BY l.slot_key ORDER BY l.slot_key
+                """
+            )
+            return await cursor.fetchall()
+
+    async def limit_of(self, slot_key: str) -> LimitView | None:
+        """Return one key with how many hold and wait."""
+        async with self._conn.cursor(row_factory=class_row(LimitView)) as cursor:
+            await cursor.execute(
+                """
+                SELECT l.slot_key, l.limit_count AS limit, l.set_by, l.asked_count AS asked,
+                    count(s.granted_at) AS held, count(s.holder) - count(s.granted_at) AS waiting
+                FROM dagapp.dag_limits AS l LEFT JOIN dagapp.dag_slots AS s USING (slot_key)
+                WHERE l.slot_key = %s GROUP BY l.slot_key
                 """,
-                {"key": slot_key},
+                (slot_key,),
+            )
+            return await cursor.fetchone()
+
+    async def holders(self, slot_key: str, limit: int) -> Sequence[SlotView]:
+        """Return who holds a key, the oldest first."""
+        async with self._conn.cursor(row_factory=class_row(SlotView)) as cursor:
+            await cursor.execute(
+                """
+                SELECT job_id, node_id,
+                    (SELECT j.workflow_id FROM dagapp.dag_jobs AS j WHERE j.job_id = s.job_id) AS workflow_id,
+                    priority, requested_at, granted_at
+                FROM dagapp.dag_slots AS s WHERE slot_key = %s AND granted_at IS NOT NULL
+                ORDER BY granted_at, holder LIMIT %s
+                """,
+                (slot_key, limit),
+            )
+            return await cursor.fetchall()
+
+    async def line(self, slot_key: str, limit: int) -> Sequence[SlotView]:
+        """Return who waits for a key, in the order in which `_grant` grants."""
+        async with self._conn.cursor(row_factory=class_row(SlotView)) as cursor:
+            await cursor.execute(
+                """
+                SELECT job_id, node_id,
+                    (SELECT j.workflow_id FROM dagapp.dag_jobs AS j WHERE j.job_id = s.job_id) AS workflow_id,
+                    priority, requested_at, granted_at
+                FROM dagapp.dag_slots AS s WHERE slot_key = %s AND granted_at IS NULL
+                ORDER BY priority DESC, requested_at, holder LIMIT %s
+                """,
+                (slot_key, limit),
             )
             return await cursor.fetchall()

@@ -21,7 +21,7 @@ from orchestrator.routes.commands import CommandAnswer, CommandMany, CommandMany
 from orchestrator.routes.dead_letters import DeadLetters, Why
 from orchestrator.routes.job_batches import CreateJobs, JobsCreated
 from orchestrator.routes.jobs import CreateJob, EventList, JobCreated, JobList, JobView
-from orchestrator.routes.limits import Limit, Limits, SetLimit, UnsetLimit
+from orchestrator.routes.limits import Limit, LimitOfKey, Limits, SetLimit, UnsetLimit
 from orchestrator.routes.nodes import ChildList, NodeList, NodeView
 from orchestrator.routes.pauses import Switches, Turn, Turned
 from scripts.generated_docs_handlers import table
@@ -127,13 +127,19 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
     ("POST", _JOBS): Told(
         CreateJob,
         JobCreated,
-        "404 no such workflow or version, or its file is broken; 422 inputs that do not fit",
-        note="202; 200 with `existing: true` when the workflow deduplicates and the job was there.",
+        "404 no such workflow or version, or its file is broken; 409 `IDEMPOTENCY_CONFLICT`; "
+        "422 inputs that do not fit",
+        note="202; 200 with `existing: true` when the job was there: the workflow deduplicates, or the key was used. "
+        "Under an `Idempotency-Key` a call whose answer got lost, or was 503, may be sent again: the same body of the "
+        "same caller gets the job as it is by now, another body 409. A key counts as long as its job is kept "
+        "([retention](operations.md#retention)). It is refused (422) with `rerun` and for a workflow that "
+        "deduplicates, where equal inputs are one job anyway.",
     ),
     ("POST", f"{_JOBS}/batch"): Told(
         CreateJobs,
         JobsCreated,
-        note="Each item of `jobs` is a `CreateJob`. Up to 32 MiB where no gateway stands before.",
+        note="Each item of `jobs` is a `CreateJob`. Up to 32 MiB where no gateway stands before. There is no "
+        "`Idempotency-Key` for all of them (422).",
     ),
     ("GET", _JOBS): Told(answer=JobList, errors="404 no such workflow"),
     ("GET", f"{_JOBS}/{{job_id}}"): Told(answer=JobView),
@@ -167,6 +173,9 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
         note="Lifting what is not set is no error: `changed` is false.",
     ),
     ("GET", _LIMITS): Told(answer=Limits),
+    ("GET", f"{_LIMITS}/{{key}}"): Told(
+        answer=LimitOfKey, errors="404 nobody has asked for a slot of the key yet, and nobody has set it"
+    ),
     ("PUT", f"{_LIMITS}/{{key}}"): Told(
         SetLimit,
         Limit,
@@ -289,6 +298,8 @@ def _section(method: str, path: str, route: APIRoute, objects: dict[str, Guide])
     if told.note:
         yield from ("", told.note)
     yield ""
+    if headers := list(_named(route, "header")):
+        yield f"- **Header**: {'; '.join(headers)}"
     if queries := list(_queries(route)):
         yield f"- **Query**: {'; '.join(queries)}"
     if told.body is not None:
@@ -311,10 +322,14 @@ def _first_line(route: APIRoute) -> str:
     return (route.endpoint.__doc__ or "").strip().partition("\n")[0]
 
 
-def _queries(route: APIRoute) -> Iterator[str]:
+def _named(route: APIRoute, place: str) -> Iterator[str]:
     for one in (route.openapi_extra or {}).get("parameters", ()):
-        if one["in"] == "query":
+        if one["in"] == place:
             yield f"`{one['name']}` ({one['schema']['type']}): {one['description']}"
+
+
+def _queries(route: APIRoute) -> Iterator[str]:
+    yield from _named(route, "query")
     for field in route.dependant.query_params:
         meaning = f": {field.field_info.description}" if field.field_info.description else ""
         default = "" if field.default is None else f", default {field.default}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from core.dag.definition import Workflow
 from core.dag.inputs import resolve_inputs, resolve_priority
-from core.errors import WorkflowError
+from core.errors import ParameterInvalid, WorkflowError
 from core.ids import JobId, job_id_of_inputs
 from core.models.engine import Job
 from core.payloads import PayloadRef, split, value_prefix
@@ -18,6 +18,7 @@ from repositories.jobs import JobRepository
 from repositories.notifications import UNOWNED_CHANNEL, notify, owner_channel
 from repositories.workflows import WorkflowRepository
 from services.definitions import Definitions
+from services.job_keys import JobKey, jobs_of_keys
 from services.payload_desk import PayloadDesk
 from services.rooms import NOBODY_WAITS, Lent
 from services.shelf import Shelf
@@ -48,11 +49,17 @@ class Order:
     priority: int
     correlation_id: str | None = None
     submitted_by: str | None = None
+    key: JobKey | None = None
+
+    @property
+    def may_be_there(self) -> bool:
+        """Whether the id of the job says what was wished, so that another call may have created it."""
+        return self.key is not None or self.workflow.deduplicate is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A job that was created now, or the one that was there for the same inputs."""
+    """A job that was created now, or the one that was there for the same inputs or under the same key."""
 
     job: Job
     existing: bool = False
@@ -83,20 +90,21 @@ class JobService:
         priority: int | str | None = None,
         version: int | None = None,
         submitted_by: str | None = None,
+        key: JobKey | None = None,
     ) -> Order:
         """Check what a job is wished to be and store its large inputs, before any transaction; needs no database.
 
         Raises:
             NotFound: No such workflow or version.
-            ParameterMissing, ParameterInvalid: The inputs or the priority do not fit.
+            ParameterMissing, ParameterInvalid: The inputs, the priority or a key at all do not fit.
             StorageUnavailable: Try again.
         """
         workflow = self._shelf.get(workflow_id, version)
         resolved, level = resolve_inputs(workflow, inputs), resolve_priority(priority, workflow.priority)
-        job_id, (rest, large) = _job_id(workflow, resolved), split(resolved)
+        job_id, (rest, large) = _job_id(workflow, resolved, key), split(resolved)
         prefix = value_prefix(job_id)
         refs = {name: await self._desk.store.put(prefix, large[name]) for name in large}
-        return Order(workflow, StoredInputs(job_id, rest, refs), level, submitted_by=submitted_by)
+        return Order(workflow, StoredInputs(job_id, rest, refs), level, submitted_by=submitted_by, key=key)
 
     async def create_job(
         self,
@@ -155,15 +163,14 @@ class JobService:
     ) -> list[Created]:
         """Store jobs, in order; of a workflow that deduplicates, return the one that has the same inputs.
 
-        First tasks go to workers that wait, as far as there are any.
+        So is one that is there under the same key. First tasks go to workers that wait, as far as there are any.
+
+        Raises:
+            Conflict: IDEMPOTENCY_CONFLICT, a key was used for another body.
         """
         unique = {order.stored.job_id: order for order in orders}
-        named = [job_id for job_id, order in unique.items() if order.workflow.deduplicate is not None]
-        known: dict[str, Job] = {}
-        if named:
-            jobs = JobRepository(conn)
-            await jobs.lock_names(named)
-            known = {job.job_id: job for job in await (await jobs.get_many(named)).rows()}
+        named = [order for order in unique.values() if order.may_be_there]
+        known = await _known(conn, named) if named else {}
         new = [order for job_id, order in unique.items() if job_id not in known]
         made = {job.job_id: job for job in (await self._create(conn, new, lent) if new else ())}
         answers = []
@@ -204,8 +211,27 @@ def new_job_id() -> JobId:
     return JobId(uuid.uuid4().hex)
 
 
-def _job_id(workflow: Workflow, resolved: Mapping[str, Any]) -> JobId:
-    return new_job_id() if workflow.deduplicate is None else job_id_of_inputs(workflow.workflow_id, resolved)
+def _job_id(workflow: Workflow, resolved: Mapping[str, Any], key: JobKey | None = None) -> JobId:
+    if workflow.deduplicate is None:
+        return new_job_id() if key is None else key.job_id
+    if key is None:
+        return job_id_of_inputs(workflow.workflow_id, resolved)
+    raise ParameterInvalid(
+        f"{workflow.workflow_id} deduplicates: equal inputs are one job, so a call may be repeated without a key",
+        field="idempotency_key",
+        value=key.text,
+        remediation="Leave Idempotency-Key out.",
+    )
+
+
+async def _known(conn: Connection, orders: Sequence[Order]) -> dict[str, Job]:
+    """Return those of the jobs that are there, once nobody else creates one of them; raises as `jobs_of_keys`."""
+    jobs, keys = JobRepository(conn), [order.key for order in orders if order.key is not None]
+    by_inputs = [order.stored.job_id for order in orders if order.key is None]
+    await jobs.lock_names([*by_inputs, *(key.half for key in keys)])
+    found = list(await (await jobs.get_many(by_inputs)).rows()) if by_inputs else []
+    found += await jobs_of_keys(conn, keys) if keys else []
+    return {job.job_id: job for job in found}
 
 
 def _new_job(order: Order, owner_id: str | None, now: datetime) -> Job:

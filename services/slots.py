@@ -1,6 +1,7 @@
 """Writes what evaluations want of slots, and takes slots away from holders that are gone."""
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from core.dag.nodes import GLOBAL
@@ -10,7 +11,7 @@ from core.errors import NotFound, ParameterInvalid
 from core.identity import Role
 from repositories.audit import AuditRepository, NewAuditEntry
 from repositories.database import AsyncPool, transaction
-from repositories.slots import LimitView, SlotRepository
+from repositories.slots import LimitView, SlotRepository, SlotView
 from services.evaluation import Step
 from services.known_workflows import is_known
 from services.shelf import Shelf
@@ -20,8 +21,19 @@ SWEEP_BATCH = 500
 UNUSED_SECONDS = 3600.0
 MAX_LIMIT = 100_000
 MAX_KEY = 400
+MAX_SHOWN = 100
+"""Holders of a key, and as many of its line, that are named; the counts tell of the rest."""
 SET, UNSET = "limit_set", "limit_unset"
 """What the audit calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyView:
+    """One key with those who hold it and wait for it."""
+
+    limit: LimitView
+    holders: Sequence[SlotView]
+    line: Sequence[SlotView]
 
 
 async def move_slots(conn: Connection, steps: Iterable[Step], left: Collection[str] = ()) -> None:
@@ -88,6 +100,21 @@ class SlotService:
         async with transaction(self._pool) as conn:
             return await SlotRepository(conn).limits()
 
+    async def of_key(self, slot_key: str) -> KeyView:
+        """Return one key with who holds it, oldest first, and who waits, in the order in which slots are granted.
+
+        Raises:
+            ParameterInvalid: The key cannot be.
+            NotFound: Nobody has asked for it or set it.
+        """
+        _check_text(slot_key)
+        async with transaction(self._pool) as conn:
+            slots = SlotRepository(conn)
+            limit = await slots.limit_of(slot_key)
+            if limit is None:
+                raise _unasked(slot_key)
+            return KeyView(limit, await slots.holders(slot_key, MAX_SHOWN), await slots.line(slot_key, MAX_SHOWN))
+
     async def set_limit(self, slot_key: str, limit: int | None, actor: str, reason: str | None = None) -> LimitView:
         """Set the limit of a key by hand, or with None leave it to the workflows again, and return the key.
 
@@ -97,8 +124,7 @@ class SlotService:
             ParameterInvalid: The key or the number cannot be.
             NotFound: There is no such key to leave to the workflows.
         """
-        if not 0 < len(slot_key) <= MAX_KEY or "\x00" in slot_key:
-            raise ParameterInvalid(f"a key has 1 to {MAX_KEY} characters", field="key", value=slot_key[:80])
+        _check_text(slot_key)
         if limit is not None and not 0 <= limit <= MAX_LIMIT:
             raise ParameterInvalid(f"a limit is 0 to {MAX_LIMIT}", field="limit", value=limit)
         async with transaction(self._pool) as conn:
@@ -108,9 +134,9 @@ class SlotService:
                 await slots.set_limit(slot_key, limit, actor)
             elif before is not None:
                 await slots.unset_limit(slot_key)
-            else:
-                raise NotFound(f"nobody has asked for a slot of {slot_key!r} yet", field="key", value=slot_key[:80])
-            (after,) = await slots.limits(slot_key)
+            after = await slots.limit_of(slot_key)
+            if after is None:
+                raise _unasked(slot_key)
             if before != (after.limit, after.set_by):
                 await AuditRepository(conn).add(_entry(before, after, actor, reason))
         return after
@@ -130,6 +156,15 @@ async def check_key(conn: Connection, shelf: Shelf, slot_key: str) -> None:
         value=slot_key[:80],
         remediation="`geodag limits` lists the keys that were asked for; `concurrency.key` of a workflow makes them.",
     )
+
+
+def _check_text(slot_key: str) -> None:
+    if not 0 < len(slot_key) <= MAX_KEY or "\x00" in slot_key:
+        raise ParameterInvalid(f"a key has 1 to {MAX_KEY} characters", field="key", value=slot_key[:80])
+
+
+def _unasked(slot_key: str) -> NotFound:
+    return NotFound(f"nobody has asked for a slot of {slot_key!r} yet", field="key", value=slot_key[:80])
 
 
 def _entry(before: tuple[int, str | None] | None, after: LimitView, actor: str, reason: str | None) -> NewAuditEntry:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 from core.errors import DatabaseUnavailable
 from repositories.database import AsyncPool
+from services.job_keys import JobKey, jobs_of_keys
 from services.jobs import Created, JobService, Order
 from services.offers import Offers
+from services.work import pipelined
 
 MAX_TOGETHER = 100
 Wish = tuple[Order, asyncio.Future[Created]]
@@ -27,6 +29,12 @@ class Submits:
     _batches: asyncio.Lock = field(default_factory=asyncio.Lock)
     _wishes: list[Wish] = field(default_factory=list)
     _working: asyncio.Task[None] | None = None
+
+    async def known(self, key: JobKey) -> Created | None:
+        """Return the job that is there under a key; raises `Conflict` when it has another body."""
+        async with pipelined(self.pool) as conn:
+            found = await jobs_of_keys(conn, [key])
+        return Created(found[0], existing=True) if found else None
 
     async def create(self, order: Order) -> Created:
         """Return the job once it is stored; raises what its transaction raises."""

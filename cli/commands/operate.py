@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
+from rich.console import Group
 
 from cli.operator import MOST_ROWS, AtMost, OnlyStatus, OnlyWorkflow, pages, query_of
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
@@ -17,6 +18,7 @@ JOB_COLUMNS = ("job_id", "workflow_id", "status", "created_at", "completed_at", 
 EVENT_COLUMNS = ("time", "node", "event", "status", "detail")
 LIMITS = "/api/proxy/orchestrator/api/v1/settings/limits"
 LIMIT_COLUMNS = ("slot_key", "limit", "set_by", "asked", "held", "waiting")
+SLOT_COLUMNS = ("job_id", "node_id", "workflow_id", "priority", "requested_at", "granted_at")
 UNASKED = "Nobody has asked for a slot of this key yet; the limit counts once somebody does.\n"
 WORKFLOWS = "/api/proxy/orchestrator/api/v1/workflows"
 WORKFLOW_COLUMNS = ("workflow_id", "version", "name", "description")
@@ -84,19 +86,24 @@ def workflows(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
 
 
 def limits(
-    key: Annotated[str | None, typer.Argument(help="A key as the list shows it, to change its limit.")] = None,
-    limit: Annotated[int | None, typer.Argument(min=0, help="How many may hold it at a time.")] = None,
+    key: Annotated[str | None, typer.Argument(help="A key as the list shows it.")] = None,
+    limit: Annotated[int | None, typer.Argument(min=0, help="How many may hold it at a time from now on.")] = None,
     unset: Annotated[bool, typer.Option(help="Leave the limit of the key to its workflows again.")] = False,
     reason: Annotated[str | None, typer.Option(help="Kept with the change in the audit.")] = None,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """List the keys of slots with who holds and who waits, or change the limit of one."""
-    if (key is None) != (limit is None and not unset) or (limit is not None and unset):
-        raise typer.BadParameter("give a key with a limit, a key with --unset, or neither")
-    if key is None and reason is not None:
-        raise typer.BadParameter("--reason belongs to a change; give a key too")
+    """List the keys of slots, show who holds one and who waits for it, or change its limit."""
+    changes = limit is not None or unset
+    if (key is None and changes) or (limit is not None and unset):
+        raise typer.BadParameter("give a key with a limit, a key with --unset, a key alone, or neither")
+    if reason is not None and not changes:
+        raise typer.BadParameter("--reason belongs to a change; give a key with a limit, or with --unset")
     target = Target.of(home)
+    if key is not None and not changes:
+        answer = _asked(target)(_limit_path(key))
+        show(answer, _slots_of(answer), as_json=as_json)
+        return
     if key is None:
         rows = _rows(target, LIMITS, "limits")
     else:
@@ -107,9 +114,29 @@ def limits(
         print_text(UNASKED)
 
 
+def _limit_path(key: str) -> str:
+    return f"{LIMITS}/{quote(key, safe='/')}"
+
+
 async def _change_limit(target: Target, key: str, method: str, body: Json) -> Any:
     async with target.client("operator") as client:
-        return await client.call(method, f"{target.urls.gateway}{LIMITS}/{quote(key, safe='/')}", body)
+        return await client.call(method, target.urls.gateway + _limit_path(key), body)
+
+
+def _slots_of(answer: Json) -> Group:
+    """Return a key as tables: its limit, and those who hold and wait where there are any."""
+    limit, holders, line = answer["limit"], answer["holders"], answer["line"]
+    held = f"Held by, the oldest first{_of(holders, limit['held'])}"
+    waiting = f"Waiting, the next first{_of(line, limit['waiting'])}"
+    tables = [row_table("Limit", LIMIT_COLUMNS, [limit])]
+    tables += [row_table(held, SLOT_COLUMNS, holders)] if holders else []
+    tables += [row_table(waiting, SLOT_COLUMNS[:-1], line)] if line else []
+    return Group(*tables)
+
+
+def _of(rows: list[Json], count: int) -> str:
+    """Return which part of all is shown, where it is not all."""
+    return f": {len(rows)} of {count}" if count > len(rows) else ""
 
 
 def _act(row: Json) -> Json:

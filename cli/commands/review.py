@@ -1,6 +1,7 @@
 """`geodag status`, `approve`, `reject` and `stac`: what becomes of a request and of a version."""
 
 import asyncio
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -126,7 +127,7 @@ def stac(
     """Print the STAC item of a version, as the reviewer may see it."""
     target = Target.of(home)
     url = f"{target.urls.serving}/stac/{asset_id}?version={version}"
-    print_json(asyncio.run(_request(target, "reviewer", "GET", url, None)))
+    print_json(asyncio.run(_request(target, "reviewer", "GET", url)))
 
 
 def _decide(home: Path, asset_id: str, version: int, decision: str, body: Json, as_json: bool) -> None:
@@ -136,12 +137,27 @@ def _decide(home: Path, asset_id: str, version: int, decision: str, body: Json, 
     show(answer, key_value_table(f"{decision.capitalize()} recorded", rows), as_json=as_json)
 
 
-def call(target: Target, subject: str, method: str, path: str, body: Json | None = None) -> Json:
+def call(
+    target: Target,
+    subject: str,
+    method: str,
+    path: str,
+    body: Json | None = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+) -> Json:
     """Return the gateway's answer to one call in the name of a subject of the local key file."""
-    answer: Json = asyncio.run(_request(target, subject, method, target.urls.gateway + path, body))
+    answer: Json = asyncio.run(_request(target, subject, method, target.urls.gateway + path, body, headers))
     return answer
 
 
-async def _request(target: Target, subject: str, method: str, url: str, body: Json | None) -> Any:
+async def _request(
+    target: Target,
+    subject: str,
+    method: str,
+    url: str,
+    body: Json | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Any:
     async with target.client(subject) as client:
-        return await client.call(method, url, body)
+        return await client.call(method, url, body, headers=headers)

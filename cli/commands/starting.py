@@ -16,8 +16,10 @@ from cli.operator import Json, operate
 from cli.options import DEFAULT_HOME, HomeOption, JsonOption
 from cli.output import key_value_table, print_text, print_warning, show
 from cli.target import Target
+from core.errors import ParameterInvalid
 from core.json_keys import RepeatedKey, unique
 from core.statuses import JOB_FINAL, JobStatus
+from core.submission import idempotency_key
 
 ENDED = ("job_id", "workflow_id", "workflow_version", "status", "run_no", "outputs", "outputs_ref", "error", "warnings")
 STDIN = "-"
@@ -40,6 +42,10 @@ def run(
         bool,
         typer.Option("--rerun", help="Start the job of a workflow that deduplicates anew when it was unsuccessful."),
     ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option("--idempotency-key", help="A text of yours: the same command again starts no second job."),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end; exit code 4 unless it completed.")] = False,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
@@ -51,7 +57,7 @@ def run(
         "inputs": (_object(inputs) if inputs is not None else {}) | _pairs(given or []),
         "priority": int(priority) if priority is not None and priority.isdecimal() else priority,
     }
-    created = operate(home, "POST", "jobs" + ("?rerun=true" if again else ""), body)
+    created = operate(home, "POST", "jobs" + ("?rerun=true" if again else ""), body, _headers(key))
     if not wait:
         show(created, key_value_table("Started" if not created["existing"] else "Was there", created), as_json=as_json)
         return
@@ -61,14 +67,23 @@ def run(
     picture = key_value_table("Was there" if was_over else "Ended", facts)
     show({**job, "existing": created["existing"]}, picture, as_json=as_json)
     if was_over and not as_json:
-        print_text(f"Nothing ran now: the workflow deduplicates, and this job had ended. {_way_to_run(job)}\n")
+        why = "the workflow deduplicates, and this job" if key is None else "the key was used before, and its job"
+        print_text(f"Nothing ran now: {why} had ended. {_way_to_run(job, key)}\n")
     if job["status"] != JobStatus.COMPLETED:
         raise JobNotCompleted(f"job {job['job_id']} ended as {job['status']}")
 
 
-def _way_to_run(job: Json) -> str:
+def _headers(key: str | None) -> dict[str, str]:
+    """Return the header of an idempotency key. Raises `WrongCommandLine` for one that can be none."""
+    try:
+        return {} if idempotency_key(None, key) is None else {"Idempotency-Key": str(key)}
+    except ParameterInvalid as error:
+        raise WrongCommandLine(str(error)) from error
+
+
+def _way_to_run(job: Json, key: str | None) -> str:
     """Return how a job that has ended runs again."""
-    if job["status"] == JobStatus.COMPLETED:
+    if key is not None or job["status"] == JobStatus.COMPLETED:
         return f"`geodag job rerun {job['job_id']}` runs it again."
     return "--rerun starts it anew."
 

@@ -15,13 +15,17 @@ from core.errors import Conflict, NotFound, ParameterInvalid
 from core.identity import Role
 from core.models.engine import Job, JobEvent
 from core.statuses import JOB_FINAL, JobStatus
+from core.submission import idempotency_key
 from orchestrator.deps import Context, context, json_response, parsed
+from orchestrator.routes.submit import IDEMPOTENCY_HEADER
 from orchestrator.strict import StrictRoute
 from repositories.database import transaction
 from repositories.events import EventRepository
 from repositories.jobs import TOP, JobRepository
 from services.commands import UNSUCCESSFUL, Order
 from services.insight import Cancelled
+from services.job_keys import JobKey
+from services.jobs import Created
 from services.known_workflows import check_known
 
 MAX_WAIT_SECONDS = 300.0
@@ -45,7 +49,9 @@ class JobCreated(BaseModel):
 
     job_id: str
     status: JobStatus
-    existing: bool = Field(default=False, description="The workflow deduplicates, and the job was there already.")
+    existing: bool = Field(
+        default=False, description="The job was there already: the workflow deduplicates, or the key was used before."
+    )
 
 
 class WaitingFor(BaseModel):
@@ -123,6 +129,7 @@ class EventList(BaseModel):
 
 _RERUN = "Start a deduplicated job anew that failed or was cancelled; 422 when the workflow does not deduplicate."
 _WAIT = "Seconds to wait for the end."
+_KEY = "1 to 255 visible ASCII characters, new for each job: the same call again creates no second one."
 
 
 def _documents(name: str, place: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
@@ -134,24 +141,47 @@ def _documents(name: str, place: str, schema: dict[str, Any], description: str) 
     "",
     status_code=202,
     response_model=JobCreated,
-    openapi_extra={"parameters": [_documents("rerun", "query", {"type": "boolean", "default": False}, _RERUN)]},
+    openapi_extra={
+        "parameters": [
+            _documents("rerun", "query", {"type": "boolean", "default": False}, _RERUN),
+            _documents(IDEMPOTENCY_HEADER, "header", {"type": "string"}, _KEY),
+        ]
+    },
 )
 async def create_job(request: Request) -> Response:
     """Start a run of a workflow; of one that deduplicates, answer with the job that has the same inputs."""
     ctx, rerun = context(request), _flag(request, "rerun")
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CreateJob)
-    order, ends = await ctx.jobs.order(**dict(wanted), submitted_by=caller.subject), ctx.waiters.ends
+    key = _key(request, caller.subject, wanted, rerun)
+    if key is not None and (known := await ctx.submits.known(key)):
+        return _created(known)
+    order, ends = await ctx.jobs.order(**dict(wanted), submitted_by=caller.subject, key=key), ctx.waiters.ends
     if rerun and order.workflow.deduplicate is None:
         raise _nothing_to_rerun(wanted.workflow_id)
     made = await ctx.submits.create(order)
-    job = made.job
     if not made.existing:
-        ctx.waiters.created([job], ends)
-    elif rerun and job.status in UNSUCCESSFUL:
-        job = await _rerun(ctx, job, caller.subject)
+        ctx.waiters.created([made.job], ends)
+    elif rerun and made.job.status in UNSUCCESSFUL:
+        made = Created(await _rerun(ctx, made.job, caller.subject), existing=True)
+    return _created(made)
+
+
+def _created(made: Created) -> Response:
+    job = made.job
     created = JobCreated(job_id=job.job_id, status=job.status, existing=made.existing)
     return json_response(created, 200 if made.existing else 202, {"Location": f"/api/v1/jobs/{job.job_id}"})
+
+
+def _key(request: Request, actor: str, wanted: CreateJob, rerun: bool) -> JobKey | None:
+    """Return the idempotency key of a call. Raises `ParameterInvalid` for one that can be none, or beside `rerun`."""
+    text = idempotency_key(None, request.headers.get(IDEMPOTENCY_HEADER))
+    if text is None:
+        return None
+    if rerun:
+        message = "rerun is for workflows that deduplicate, whose calls may be repeated without a key"
+        raise ParameterInvalid(message, field="idempotency_key", value=text, remediation="Leave one of them out.")
+    return JobKey.of(actor, text, dict(wanted))
 
 
 def _nothing_to_rerun(workflow_id: str) -> ParameterInvalid:

@@ -10,7 +10,7 @@ from core.identity import Role
 from orchestrator.deps import context, json_response, optional, parsed
 from orchestrator.strict import StrictRoute
 from repositories.database import transaction
-from repositories.slots import LimitView
+from repositories.slots import LimitView, SlotView
 from services.slots import check_key
 
 router = APIRouter(prefix="/api/v1/settings/limits", tags=["limits"], route_class=StrictRoute)
@@ -50,12 +50,30 @@ class Limits(BaseModel):
     limits: list[LimitView]
 
 
+class LimitOfKey(BaseModel):
+    """One key with at most 100 of those who hold it and of those who wait; the counts tell of the rest."""
+
+    limit: LimitView
+    holders: list[SlotView] = Field(description="The oldest first.")
+    line: list[SlotView] = Field(description="In the order in which slots are granted.")
+
+
 @router.get("", response_model=Limits)
 async def list_limits(request: Request) -> Response:
-    """List keys with their limits, holders and lines."""
+    """List keys with their limits, and how many hold and wait."""
     ctx = context(request)
     ctx.auth.caller(request.headers, Role.OPERATOR)
     return json_response(Limits.model_construct(limits=list(await ctx.slots.limits())))
+
+
+@router.get("/{key:path}", response_model=LimitOfKey)
+async def get_limit(request: Request, key: str) -> Response:
+    """Show one key with who holds it and who waits for it."""
+    ctx = context(request)
+    ctx.auth.caller(request.headers, Role.OPERATOR)
+    found = await ctx.slots.of_key(key)
+    view = LimitOfKey.model_construct(limit=found.limit, holders=list(found.holders), line=list(found.line))
+    return json_response(view)
 
 
 @router.put("/{key:path}", response_model=Limit)

@@ -39,9 +39,10 @@ class Door:
         caller: str | None = None,
         service: str | None = None,
         raw: Any = None,
+        **more: str,
     ) -> Answer:
-        """Return status and body, parsed when it is JSON."""
-        headers = {"Content-Type": "application/json"}
+        """Return status and body, parsed when it is JSON; `more` are headers, with underscores for hyphens."""
+        headers = {"Content-Type": "application/json"} | {name.replace("_", "-"): one for name, one in more.items()}
         if caller:
             headers["X-API-Key"] = f"key-{caller}"
         if service:

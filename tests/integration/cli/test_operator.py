@@ -45,7 +45,7 @@ PLATFORM = {"platform_id": "ddh", "is_active": True, "review_days": 7}
 DELIVERY = {"delivery_id": "d1", "platform_id": "ddh", "state": "expired", "last_status": 500}
 LISTS = (
     "jobs", "events", "entries", "limits", "switches", "nodes", "dead_letters", "deliveries", "platforms", "reviews",
-    "assets", "versions", "comments", "decisions", "rows", "items",
+    "assets", "versions", "comments", "decisions", "rows", "items", "holders", "line",
 )  # fmt: skip
 ROW_FIELDS = (
     "job_id", "workflow_id", "status", "created_at", "completed_at", "node_id", "event_type", "event_status",
@@ -97,7 +97,7 @@ class Hostile(CliPeer):
         row |= {"waiting_for": {"kind": nasty, "detail": {nasty: nasty}}, "error": {"code": nasty, "message": nasty}}
         row |= {name: {nasty: nasty} for name in ("event_data", "before", "progress")}
         row |= {"fan_out": FAN_OUT | {"waiting": {nasty: 1}}, "next_after": None}
-        row |= {"cancelled": {"by": nasty, "reason": nasty, "at": nasty}}
+        row |= {"cancelled": {"by": nasty, "reason": nasty, "at": nasty}, "held": 2, "waiting": 2}
         lists = {name: [row] for name in LISTS}
         return 200, row | lists | {
             "limit": row,
@@ -211,14 +211,18 @@ def test_whoever_waits_for_a_job_is_told_how_it_ended(
     assert getattr(done.exception, "exit_code", 0) == code
 
 
-@pytest.mark.parametrize(("status", "hint"), [("COMPLETED", "geodag job rerun j2"), ("FAILED", "--rerun starts it")])
+@pytest.mark.parametrize(("status", "more", "hint"), [
+    ("COMPLETED", "", "the workflow deduplicates, and this job had ended. `geodag job rerun j2`"),
+    ("FAILED", "", "--rerun starts it"),
+    ("FAILED", " --idempotency-key k", "the key was used before, and its job had ended. `geodag job rerun j2`"),
+])  # fmt: skip
 def test_whoever_waits_for_a_job_that_had_ended_is_told_that_nothing_ran(
-    peer: Peer, monkeypatch: pytest.MonkeyPatch, status: str, hint: str
+    peer: Peer, monkeypatch: pytest.MonkeyPatch, status: str, more: str, hint: str
 ) -> None:
     monkeypatch.setitem(ANSWERS, "jobs/j2", ended(status) | {"job_id": "j2"})
     there = {"job_id": "j2", "status": status, "existing": True}
     monkeypatch.setattr(peer, "_answer", lambda method, path: there if method == "POST" else ANSWERS["jobs/j2"])
-    done = CliRunner().invoke(app, ["job", "run", "w", "--wait"])
+    done = CliRunner().invoke(app, f"job run w --wait{more}".split())
     assert "Was there" in done.stdout
     assert "Nothing ran now" in done.stdout
     assert hint in done.stdout
@@ -432,6 +436,24 @@ def test_a_limit_that_nobody_asked_for_yet_and_the_reason_of_a_change_are_told(
     assert "limit: 2 → 3" in shown
 
 
+def test_who_holds_a_slot_and_who_waits_are_tables_where_there_is_anybody(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = {"slot_key": "global:x/y", "limit": 2, "set_by": None, "held": 1, "waiting": 150, "asked": 2}
+    slot = {"job_id": "j1", "node_id": None, "workflow_id": "w", "priority": 5, "requested_at": "2026-01-01T00:00:00Z"}
+    waits = [{**slot, "job_id": f"j{number}", "granted_at": None} for number in range(2, 102)]
+    answer = {"limit": limit, "holders": [{**slot, "granted_at": "2026-01-01T00:00:01Z"}], "line": waits}
+    monkeypatch.setitem(ANSWERS, "settings/limits/global:x/y", answer)
+    shown = run("limits", "global:x/y")
+    assert [(seen[0], seen[1]) for seen in peer.seen] == [("GET", "settings/limits/global:x/y")]
+    assert "Held by, the oldest first " in shown
+    assert "Waiting, the next first: 100 of 150 " in shown
+    assert shown.count("granted_at") == 1
+    answer |= {"holders": [], "line": []}
+    assert "Held" not in (shown := run("limits", "global:x/y"))
+    assert "Waiting" not in shown
+
+
 def test_the_reason_of_a_switch_is_shown_with_it_and_in_the_audit(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     switch = {"switch": "all", "paused": True, "updated_by": "op", "reason": "disk full"}
     monkeypatch.setitem(ANSWERS, "settings/pauses", {"switches": [switch]})
@@ -463,8 +485,8 @@ def test_a_platform_is_changed_only_in_what_was_named(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("words", [
-    "jobs", "events j1", "audit", "limits", "limits k 3", "pauses", "pause --all", "resume --all", "job list",
-    "job show j1", "job node j1 a", "job children j1 a",
+    "jobs", "events j1", "audit", "limits", "limits k", "limits k 3", "pauses", "pause --all", "resume --all",
+    "job list", "job show j1", "job node j1 a", "job children j1 a",
     "job cancel j1", "job cancel --workflow w", "dead-letters list", "dead-letters replay 7",
     "webhooks list", "webhooks replay d1", "platforms list", "platforms set ddh --off", "reviews", "assets",
     "versions a", "status r", "comments a 0", "version a 0",
@@ -486,7 +508,8 @@ def test_no_answer_commands_the_terminal(monkeypatch: pytest.MonkeyPatch, words:
      "job rerun", "job rerun j1 a --workflow w", "job priority 11 j1", "job priority urgent j1",
      "job run w --input a",
      "job run w --input a=1 --input b=2 --input a=3",
-     "job run w --inputs /no/such/file"],
+     "job run w --inputs /no/such/file",
+     "job run w --idempotency-key ü"],
 )  # fmt: skip
 def test_a_wrong_command_line_is_refused_before_anything_is_called(peer: Peer, words: str) -> None:
     with pytest.raises(WrongCommandLine):

@@ -45,7 +45,7 @@ def test_what_the_endpoints_read_themselves_is_in_the_document(settings: Orchest
     documented = {
         key: {(one["name"], one["in"]) for one in paths[key[1]][key[0].lower()].get("parameters", ())} for key in DIRECT
     }
-    assert documented["POST", "/api/v1/jobs"] == {("rerun", "query")}
+    assert documented["POST", "/api/v1/jobs"] == {("rerun", "query"), ("Idempotency-Key", "header")}
     assert documented["GET", "/api/v1/jobs/{job_id}"] == {("job_id", "path"), ("wait", "query")}
 
 

@@ -73,6 +73,36 @@ async def test_whoever_changes_a_limit_is_in_the_audit_with_why_and_from_what_to
     ]
 
 
+async def test_one_key_says_who_holds_it_and_who_waits_in_what_order(door: Door) -> None:
+    urgency = ("routine", "routine", "backfill", "routine", "interactive")
+    jobs = []
+    for priority in urgency:
+        body = {"workflow_id": "slots_test", "inputs": {"seconds": 0, "place": "a/b"}, "priority": priority}
+        _, made = await door.call("POST", "/api/v1/jobs", body=body, caller="operator", service="gateway")
+        jobs.append(made["job_id"])
+    found = await door.get("/api/v1/settings/limits/slots_test:a/b")
+    listed, first = found["limit"], found["holders"][0]
+    assert listed in (await door.get("/api/v1/settings/limits"))["limits"]
+    assert (listed["slot_key"], listed["held"], listed["waiting"]) == ("slots_test:a/b", 2, 3)
+    assert [one["job_id"] for one in found["holders"]] == jobs[:2]
+    assert [(one["job_id"], one["priority"]) for one in found["line"]] == [(jobs[4], 8), (jobs[3], 5), (jobs[2], 1)]
+    assert (first["node_id"], first["workflow_id"]) == (None, "slots_test")
+    assert first["requested_at"] <= first["granted_at"]
+    assert {one["granted_at"] for one in found["line"]} == {None}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("key", "status", "code"),
+    [("nobody:x", 404, "NOT_FOUND"), ("x" * 401, 422, "PARAMETER_INVALID"), ("", 422, "PARAMETER_INVALID")],
+)
+async def test_a_key_that_nobody_asked_for_or_set_is_not_there(
+    standing: Door, key: str, status: int, code: str
+) -> None:
+    answer, problem = await standing.call("GET", f"/api/v1/settings/limits/{key}", caller="operator")
+    assert (answer, problem["code"], problem["field"]) == (status, code, "key")
+
+
 @pytest.mark.asyncio(loop_scope="module")
 async def test_nobody_can_unset_a_key_that_is_not_there(standing: Door) -> None:
     code, problem = await put(standing, "nobody", None, "DELETE")

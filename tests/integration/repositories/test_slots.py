@@ -6,12 +6,28 @@ from typing import Any
 import pytest
 from psycopg import AsyncConnection
 
+from repositories import roles
 from repositories.commands import CommandRepository
 from repositories.database import AsyncPool
 from repositories.slots import SlotRepository
 from tests.support.databases import Database
+from tests.support.plans import Recorded, Session, recording
 from tests.support.rows import seed_attempt, seed_job
 from tests.support.waiting import await_until
+
+MANY_KEYS = """
+WITH jobs AS (
+    INSERT INTO dagapp.dag_jobs (job_id, workflow_id, workflow_version, definition_hash, status, input_params)
+    SELECT 'many-' || n, 'echo_test', 1, 'hash', 'RUNNING', '{}' FROM generate_series(1, 8000) AS n
+),
+limits AS (
+    INSERT INTO dagapp.dag_limits (slot_key, limit_count) SELECT 'w:' || n, 2 FROM generate_series(1, 400) AS n
+)
+INSERT INTO dagapp.dag_slots (slot_key, holder, job_id, requested_at, granted_at)
+SELECT 'w:' || 1 + n % 400, 'many-' || n, 'many-' || n, dagapp.clock(), CASE WHEN n <= 800 THEN dagapp.clock() END
+FROM generate_series(1, 8000) AS n
+"""
+"""400 keys, each with 2 holders and a line of 18."""
 
 
 def wish(holder: str, key: str = "w:k", limit: int = 2, priority: int = 5, **fields: Any) -> dict[str, Any]:
@@ -295,3 +311,50 @@ async def test_a_slot_that_was_granted_to_a_node_that_ended_since_is_stale(
     )
     await change(seeded, wish("job-1_n_0"))
     assert await (await SlotRepository(seeded).stale(10)).rows() == (["job-1_n_0"] if stale else [])
+
+
+async def test_holders_are_shown_by_age_and_the_line_in_the_order_of_its_grants(
+    seeded: AsyncConnection[Any],
+) -> None:
+    slots, urgency = SlotRepository(seeded), {"a": 5, "b": 1, "c": 5, "d": 9, "e": 1, "f": 9, "g": 5}
+    for holder, priority in urgency.items():
+        await change(seeded, wish(holder, priority=priority, node_id=None if holder == "a" else holder))
+    await change(seeded, wish("other", key="w:other"))
+    assert [one.node_id for one in await slots.holders("w:k", 100)] == [None, "b"]
+    assert [one.node_id for one in await slots.holders("w:k", 1)] == [None]
+    line = [one.node_id for one in await slots.line("w:k", 100)]
+    assert [one.node_id for one in await slots.line("w:k", 3)] == line[:3]
+    (first, *_) = await slots.line("w:k", 1)
+    assert (first.job_id, first.workflow_id, first.priority, first.granted_at) == ("job-1", "echo_test", 9, None)
+    granted = []
+    for _ in line:
+        before = await held(seeded)
+        await change(seeded, freed=(before[0],))
+        granted += [one for one in await held(seeded) if one not in before]
+    assert granted == line == ["d", "f", "c", "g", "e"]
+    assert await slots.line("w:k", 100) == []
+
+
+@pytest.mark.parametrize("statistics", ["of empty tables", "of full tables"])
+async def test_a_key_is_shown_without_a_look_at_others(
+    database: Database, seeded: AsyncConnection[Any], statistics: str
+) -> None:
+    async with await AsyncConnection.connect(database.admin, autocommit=True) as admin:
+        for table in ("dag_jobs", "dag_slots", "dag_limits"):
+            await admin.execute(f"ALTER TABLE dagapp.{table} SET (autovacuum_enabled = false)".encode())
+        await admin.execute("ANALYZE")
+        await admin.execute(MANY_KEYS)
+        if statistics == "of full tables":
+            await admin.execute("ANALYZE")
+    statements: Recorded = {}
+    seeded.cursor_factory = recording(statements)
+    slots = SlotRepository(seeded)
+    limit = await slots.limit_of("w:1")
+    assert limit is not None
+    assert (limit.held, limit.waiting) == (2, 18)
+    assert [len(found) for found in (await slots.holders("w:1", 100), await slots.line("w:1", 100))] == [2, 18]
+    await seeded.rollback()
+    async with Session.open(database.conninfo(roles.ORCHESTRATOR)) as session:
+        scans = [scan for query, values in statements.items() for scan in await session.scans(query, values)]
+    assert {scan.table for scan in scans} == {"dag_jobs", "dag_slots", "dag_limits"}
+    assert [scan for scan in scans if scan.kind == "Seq Scan" or scan.visited > 20] == []
