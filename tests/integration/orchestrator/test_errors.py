@@ -2,6 +2,7 @@
 
 import io
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from psycopg import AsyncConnection, conninfo, sql
@@ -89,6 +90,55 @@ async def test_a_wrong_query_names_the_parameter(standing: Door) -> None:
     assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", "limit")
     status, answer = await standing.call("GET", "/api/v1/jobs?status=NOPE", caller="operator")
     assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", "status")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("text", ["1_0", "5.0", "%2B5", "%205", "5%20", "", "x", "0x5", "%D9%A5", "1e1", "true"])
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("jobs", "limit"),
+        ("jobs/any/events", "after"),
+        ("dead-letters", "before"),
+        ("workflows/echo_test", "version"),
+        ("audit", "version_ordinal"),
+        ("stats", "hours"),
+    ],
+)
+async def test_a_whole_number_has_one_way_to_be_written(standing: Door, path: str, name: str, text: str) -> None:
+    status, answer = await standing.call("GET", f"/api/v1/{path}?{name}={text}", caller="operator")
+    assert (status, answer["code"], answer["field"], answer["value"]) == (422, "PARAMETER_INVALID", name, unquote(text))
+    assert answer["detail"] == f"{name}: expected a whole number"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("text", ["yes", "on", "1", "0", "True", "TRUE", "t", "%20true", ""])
+async def test_a_boolean_is_true_or_false(standing: Door, text: str) -> None:
+    status, answer = await standing.call("GET", f"/api/v1/dead-letters?settled={text}", caller="operator")
+    assert (status, answer["field"], answer["value"]) == (422, "settled", unquote(text))
+    assert answer["detail"] == "settled: expected true or false"
+    for said in ("true", "false"):
+        await standing.get(f"/api/v1/dead-letters?settled={said}&limit=5")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("text", ["1_0", "%2B5", "%205", "1e1", "nan", "inf", "-1", ".5"])
+async def test_seconds_to_wait_are_digits(standing: Door, text: str) -> None:
+    status, answer = await standing.call("GET", f"/api/v1/jobs/any?wait={text}", caller="operator")
+    assert (status, answer["field"], answer["value"]) == (422, "wait", unquote(text))
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_number_in_a_path_has_one_way_to_be_written(standing: Door) -> None:
+    path = "/api/v1/dead-letters/1_0/discard"
+    status, answer = await standing.call("POST", path, caller="operator", service="gateway")
+    assert (status, answer["field"], answer["value"]) == (422, "dead_letter_id", "1_0")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_number_with_very_many_digits_is_out_of_range(standing: Door) -> None:
+    status, answer = await standing.call("GET", f"/api/v1/jobs?limit={'9' * 5000}", caller="operator")
+    assert (status, answer["detail"]) == (422, "limit: a whole number with too many digits")
 
 
 @pytest.mark.asyncio(loop_scope="module")
