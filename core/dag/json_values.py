@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from core.errors import GeodagError
+from core.wording import shorten
 
 MAX_INTEGER_BITS = 4096
 """Python refuses to write integers of more than 4,300 digits; nobody needs half of that."""
@@ -79,7 +80,7 @@ def check_json(value: Any, path: str, depth: int = 0) -> None:
 
 def _look_closer(value: Any, path: str, depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise NotJson(f"{path} is nested deeper than {MAX_DEPTH} levels", field=path)
+        raise NotJson(f"{shorten(path, 60)} is nested deeper than {MAX_DEPTH} levels", field=path)
     match value:
         case None | bool():
             return

@@ -56,6 +56,42 @@ async def test_a_body_that_is_no_json_object_is_422(standing: Door, raw: bytes) 
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
+    ("path", "body", "place"),
+    [
+        ("jobs/any/nodes/g/gate", b'{"decision": "approved", "data": {"message": %s}}', "data.message"),
+        ("jobs", b'{"workflow_id": "echo_test", "inputs": {"message": %s}}', "inputs.message"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        pytest.param(b"9" * 5000, "PLACE is an integer of 16610 bits, more than 4096", id="digits"),
+        pytest.param(b"-" + b"9" * 2000, "PLACE is an integer of 6644 bits, more than 4096", id="minus"),
+        pytest.param(b"NaN", "PLACE is nan, which is not a JSON number", id="NaN"),
+        pytest.param(b"-Infinity", "PLACE is -inf, which is not a JSON number", id="Infinity"),
+        pytest.param(b"1e999", "PLACE is inf, which is not a JSON number", id="1e999"),
+        pytest.param(b'"\\ud800"', "PLACE contains half of a surrogate pair", id="surrogate"),
+        pytest.param(b"[" * 150 + b"]" * 150, "PLACE[0][0][0]", id="deep"),
+        pytest.param(b"[" * 250 + b"]" * 250, "PLACE[0][0][0]", id="deeper"),
+        pytest.param(b"[" * 100_000 + b"]" * 100_000, "body is nested deeper than 100 levels", id="deepest"),
+        pytest.param(b"{", "body is not JSON: it breaks off at line 1, column", id="broken"),
+        pytest.param(b'"\xff"', "body is not text in UTF-8", id="bytes"),
+    ],
+)
+async def test_what_is_wrong_with_json_is_said_alike(
+    standing: Door, path: str, body: bytes, place: str, value: bytes, said: str
+) -> None:
+    status, answer = await standing.call(
+        "POST", f"/api/v1/{path}", raw=body % value, caller="operator", service="gateway"
+    )
+    assert (status, answer["code"]) == (422, "PARAMETER_INVALID")
+    assert said.replace("PLACE", place) in answer["detail"]
+    assert answer["field"].startswith(place if "PLACE" in said else "body")
+    assert len(answer["detail"]) < 120
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
     ("path", "raw", "key"),
     [
         ("jobs", b'{"workflow_id": "echo_test", "inputs": {"message": "a", "message": "b"}}', "message"),
