@@ -77,7 +77,9 @@ class JobView(BaseModel):
     version: int
     owner_id: str | None
     owner_epoch: int
-    correlation_id: str | None
+    correlation_id: str | None = Field(
+        description="Id of the request that it works for, also of a child job; null of what an operator started."
+    )
     submitted_by: str | None
     paused_at: datetime | None
     wake_at: datetime | None
