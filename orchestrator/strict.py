@@ -42,7 +42,10 @@ class StrictRoute(APIRoute):
                 raise RequestValidationError(
                     [{"type": "repeated", "loc": ("query", name), "msg": REPEATED} for name in twice]
                 )
-            misread = *_misread("path", request.path_params, in_path), *_misread("query", request.query_params, in_query)
+            misread = (
+                *_misread("path", request.path_params, in_path),
+                *_misread("query", request.query_params, in_query),
+            )
             if misread:
                 raise RequestValidationError(misread)
             return await handler(request)

@@ -165,7 +165,7 @@ async def test_a_replay_sends_nothing_when_the_attempt_is_over(engine: Engine) -
     (letter,) = await letters(engine)
     assert (await engine.dead_letters.replay(letter.dead_letter_id, "op")).resolution == "attempt_over"
     assert await engine.messages(job_id) == []
-    with pytest.raises(Conflict, match="is settled: its attempt was over when it was replayed by op$"):
+    with pytest.raises(Conflict, match=r"is settled: its attempt was over when it was replayed by op$"):
         await engine.dead_letters.discard(letter.dead_letter_id, "op")
 
 
