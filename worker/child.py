@@ -137,7 +137,7 @@ def _check_size(done: Done) -> None:
         raise ValueTooLarge(
             f"the output has {size} bytes of JSON; at most {MAX_FRAME_BYTES} (64 MiB) leave a subprocess",
             field="output",
-            remediation="Divide the work among the tasks of a fan_out, or put the data into a file and hand on its path.",
+            remediation="Divide the work among tasks of a fan_out, or put the data into a file and hand on its path.",
         )
 
 
