@@ -46,7 +46,8 @@ ask /api/v1/commands/retry -H 'Content-Type: application/json' \\
 ```
 
 Bodies are JSON objects of at most 1 MiB (1,048,576 bytes) through the gateway. Unknown fields and query parameters, one
-given twice, and values of another type are refused; nothing is coerced. Times are RFC 3339 in UTC. Values over 64 KiB
+given twice, and values of another type are refused; nothing is coerced: in queries and paths a whole number is
+digits, `-` before them at most, and a boolean is `true` or `false`. Times are RFC 3339 in UTC. Values over 64 KiB
 are not in a job or node but behind `…_refs` and `…_ref`; the routes of values stream them. An answer comes within
 150 s through the gateway, so `wait` less than that.
 
