@@ -135,9 +135,9 @@ def _json_object(raw: bytes) -> dict[str, Any]:
     except RepeatedKey as error:
         raise _repeated(error) from error
     except (ValueError, RecursionError) as error:
-        raise ParameterInvalid(_unreadable(error), field="body") from error
+        raise ParameterInvalid(_unreadable(error)) from error
     if not isinstance(body, dict):
-        raise ParameterInvalid(f"the body is a JSON {json_kind(body)}; expected an object", field="body")
+        raise ParameterInvalid(f"the body is a JSON {json_kind(body)}; expected an object")
     _check_storable(body)
     return body
 

@@ -110,7 +110,9 @@ def _check_text(value: str, path: str) -> None:
 
 def _check_integer(value: int, path: str) -> None:
     if value.bit_length() > MAX_INTEGER_BITS:
-        raise NotJson(f"{path} is an integer of {value.bit_length()} bits, more than {MAX_INTEGER_BITS}", field=path)
+        raise NotJson(
+            f"{path} is a whole number of {value.bit_length()} bits, more than {MAX_INTEGER_BITS}", field=path
+        )
 
 
 def _check_float(value: float, path: str) -> None:
