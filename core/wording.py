@@ -29,6 +29,7 @@ _WORDS: Final[Mapping[str, Callable[[Mapping[str, Any], Any], str]]] = {
     "string_type": lambda _facts, _value: "expected a string",
     "bool_type": lambda _facts, _value: "expected true or false",
     "int_type": lambda _facts, _value: "expected a whole number",
+    "int_parsing_size": lambda _facts, _value: "a whole number with too many digits",
     "finite_number": lambda _facts, _value: "expected a number that a 64-bit float can hold",
     "float_type": lambda _facts, _value: "expected a number",
     "list_type": lambda _facts, _value: "expected an array",

@@ -1,11 +1,17 @@
 """What comes out of the embedded queue's tables."""
 
+from collections.abc import Mapping
+from typing import Final
+
 import psycopg
 from psycopg.rows import TupleRow
 from pydantic import ValidationError
 
 from core.ports import Delivery
 from core.wire import TaskMessage
+
+_FAULTS: Final[Mapping[str, str]] = {"missing": "missing", "extra_forbidden": "unknown"}
+"""What is wrong with a part of a body, by the type of its problem; of any other type it is wrong."""
 
 
 def delivery_of(row: TupleRow) -> Delivery:
@@ -20,8 +26,15 @@ def delivery_of(row: TupleRow) -> Delivery:
 
 def unreadable(error: ValidationError) -> str:
     """Return why a body is no task message; never its content."""
-    places = sorted({".".join(str(part) for part in problem["loc"]) or "it" for problem in error.errors()})
-    return f"not a task message: {', '.join(places)}"
+    found: dict[str, set[str]] = {}
+    for problem in error.errors():
+        if not problem["loc"]:
+            whole = "JSON" if problem["type"] == "json_invalid" else "an object"
+            return f"not a task message: the body is not {whole}"
+        place = ".".join(str(part) for part in problem["loc"])
+        found.setdefault(_FAULTS.get(problem["type"], "wrong"), set()).add(place)
+    told = (f"{fault} {', '.join(sorted(places))}" for fault, places in sorted(found.items()))
+    return f"not a task message: {'; '.join(told)}"
 
 
 class TakenMessages:

@@ -7,6 +7,7 @@ body = await parsed(request, Model)  |  await optional_body(request)
 """
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,10 +17,10 @@ from starlette.responses import Response
 
 from core import b2b
 from core.dag.definition import Workflow
-from core.dag.json_values import NotJson, check_json
+from core.dag.json_values import MAX_DEPTH, NotJson, check_json
 from core.errors import ParameterInvalid, PayloadTooLarge
 from core.json_keys import RepeatedKey, check_unique, unique
-from core.json_text import refuse_constant
+from core.wording import json_kind
 from messaging.listener import Listener
 from orchestrator.auth import Authenticator
 from orchestrator.business import Business
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from orchestrator.bus import Bus
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_DIGITS = 4000
 MAX_CALLBACK_BYTES = 64 * 1024 * 1024
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -129,15 +131,30 @@ async def optional_body(request: Request) -> dict[str, Any]:
 
 def _json_object(raw: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(raw, parse_constant=refuse_constant, object_pairs_hook=unique)
+        body = json.loads(raw, parse_int=_whole, parse_constant=float, object_pairs_hook=unique)
     except RepeatedKey as error:
         raise _repeated(error) from error
     except (ValueError, RecursionError) as error:
-        raise ParameterInvalid("the body is not JSON") from error
+        raise ParameterInvalid(_unreadable(error)) from error
     if not isinstance(body, dict):
-        raise ParameterInvalid("the body is not a JSON object")
+        raise ParameterInvalid(f"the body is a JSON {json_kind(body)}; expected an object")
     _check_storable(body)
     return body
+
+
+def _whole(text: str) -> int:
+    """Return a whole number; one with more digits than Python reads as another of about as many bits."""
+    return int(text) if len(text) <= MAX_DIGITS else 1 << int(len(text) * math.log2(10))
+
+
+def _unreadable(error: ValueError | RecursionError) -> str:
+    match error:
+        case RecursionError():
+            return f"the body is nested deeper than {MAX_DEPTH} levels"
+        case json.JSONDecodeError():
+            return f"the body is not JSON: it breaks off at line {error.lineno}, column {error.colno}"
+        case _:
+            return "the body is not text in UTF-8"
 
 
 def _check_storable(body: dict[str, Any]) -> None:
@@ -169,7 +186,12 @@ async def optional(request: Request, model: type[Model]) -> Model:
 
 
 def _fit(model: type[Model], raw: bytes) -> Model:
-    wanted = _read(model, raw)
+    try:
+        wanted = model.model_validate_json(raw)
+    except ValidationError as error:
+        if error.errors()[0]["type"] == "json_invalid":
+            _json_object(raw)  # raises, and knows the place
+        raise parameter_error(error) from error
     try:
         check_unique(raw)
     except RepeatedKey as error:
@@ -183,10 +205,7 @@ async def received(request: Request, model: type[Model]) -> Model:
     Raises:
         ParameterMissing, ParameterInvalid: It does not fit.
     """
-    return _read(model, await read_body(request, MAX_CALLBACK_BYTES))
-
-
-def _read(model: type[Model], raw: bytes) -> Model:
+    raw = await read_body(request, MAX_CALLBACK_BYTES)
     try:
         return model.model_validate_json(raw)
     except ValidationError as error:

@@ -46,7 +46,8 @@ ask /api/v1/commands/retry -H 'Content-Type: application/json' \\
 ```
 
 Bodies are JSON objects of at most 1 MiB (1,048,576 bytes) through the gateway. Unknown fields and query parameters, one
-given twice, and values of another type are refused; nothing is coerced. Times are RFC 3339 in UTC. Values over 64 KiB
+given twice, and values of another type are refused; nothing is coerced: in queries and paths a whole number is
+digits, `-` before them at most, and a boolean is `true` or `false`. Times are RFC 3339 in UTC. Values over 64 KiB
 are not in a job or node but behind `…_refs` and `…_ref`; the routes of values stream them. An answer comes within
 150 s through the gateway, so `wait` less than that.
 
@@ -58,12 +59,19 @@ was expected), a stable `code`, an `error_id`, which finds the log line, and whe
 
 | status | code | when |
 |---|---|---|
-| 401, 403 | `UNAUTHENTICATED`, `FORBIDDEN` | no key or token; one without the role |
-| 404 | `NOT_FOUND` | no such job, node, workflow, queue, letter, key or route |
+| 401 | `UNAUTHENTICATED` | no key or token, or one that nobody knows |
+| 403 | `FORBIDDEN` | it lacks the role, and the orchestrator was asked past the gateway |
+| 404 | `NOT_FOUND` | no such job, node, workflow, queue, letter, key or route; and, at the gateway, \
+anything that is asked with a key or token that lacks the role, for which these routes do not exist |
+| 405 | `METHOD_NOT_ALLOWED` | the path is there for other methods, which `Allow` names |
 | 409 | see the routes | the state does not allow it; `value` is the state that won |
+| 410 | `PAYLOAD_MISSING`, `PAYLOAD_CORRUPT` | a stored value is gone or damaged |
 | 413 | `PAYLOAD_TOO_LARGE` | the body is too long |
 | 422 | `PARAMETER_MISSING`, `PARAMETER_INVALID` | `field` names what does not fit; the message the others |
-| 503 | `DATABASE_UNAVAILABLE`, `STORAGE_UNAVAILABLE` | try again after `Retry-After`; an order may have been obeyed |
+| 422 | `WORKFLOW_INVALID` | the definition of the job cannot be read any more |
+| 500 | `INTERNAL` | our fault; quote the `error_id` |
+| 503 | `DATABASE_UNAVAILABLE`, `STORAGE_UNAVAILABLE`, `IDENTITY_UNAVAILABLE`, `ORCHESTRATOR_UNAVAILABLE` \
+| try again after `Retry-After`; an order may have been obeyed |
 """
 
 REOPEN: Final = "`CHILD_JOB`: order it for the parent; and what protects approved versions"

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from core import dead_letters
 from core.dead_letters import Letter, Verdict
@@ -31,6 +31,8 @@ REPLAYED = "replayed"
 DISCARDED = "discarded"
 ATTEMPT_OVER = "attempt_over"
 """Nothing was sent: the attempt that the message was for has ended, or runs."""
+_BECAME: Final[Mapping[str, str]] = {ATTEMPT_OVER: "its attempt was over when it was replayed"}
+"""A resolution in words, where its name is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,9 @@ class DeadLetterService:
         if letter is None:
             raise NotFound(f"there is no dead letter {dead_letter_id}", field="dead_letter_id", value=dead_letter_id)
         if letter.resolution is not None:
+            became = _BECAME.get(letter.resolution, letter.resolution)
             raise Conflict(
-                f"dead letter {dead_letter_id} was {letter.resolution} by {letter.resolved_by}",
+                f"dead letter {dead_letter_id} is settled: {became} by {letter.resolved_by}",
                 code="DEAD_LETTER_RESOLVED",
                 value=letter.resolution,
             )

@@ -8,6 +8,7 @@ from typing import Any
 
 from core.dag.nodes import FanOutNode
 from core.dag.progress import Facts, Progress, progress_of
+from core.dag.tallies import child_id, parent_of
 from core.dag.why import Children, Lost, Surroundings, children_of, told, waiting_for
 from core.errors import NotFound, ParameterInvalid
 from core.ids import message_id
@@ -208,5 +209,25 @@ async def _job(conn: Connection, job_id: str) -> Job:
 async def _node(conn: Connection, job_id: str, node_id: str) -> NodeState:
     node = await NodeRepository(conn).get(job_id, node_id)
     if node is None:
-        raise NotFound(f"there is no node {node_id} in job {job_id}", field="node_id", value=node_id[:64])
+        raise await missing_node(conn, job_id, node_id)
     return node
+
+
+async def missing_node(conn: Connection, job_id: str, node_id: str) -> NotFound:
+    """Return the refusal of a node that a job does not have; a child of a fan-out may only not be made yet."""
+    parent = parent_of(node_id)
+    fan_outs = await (await FanOutRepository(conn).of_jobs([job_id])).rows() if parent is not None else ()
+    fan_out = next((one for one in fan_outs if one.node_id == parent), None)
+    told = "" if fan_out is None else f"; {_extent(fan_out, node_id)}"
+    return NotFound(f"there is no node {node_id} in job {job_id}{told}", field="node_id", value=node_id[:64])
+
+
+def _extent(fan_out: FanOut, node_id: str) -> str:
+    """Return how far a fan-out got with its children, of which one is not there."""
+    name, made, all_of = fan_out.node_id, fan_out.next_child, fan_out.child_count
+    number = int(node_id.rpartition("__")[2][:9])
+    if node_id != child_id(name, number) or not made <= number < all_of:
+        return f"{name} has {all_of} tasks, counted from {child_id(name, 0)}" if all_of else f"{name} has no tasks"
+    if fan_out.completed_at is not None:
+        return f"{name} ended after it had made {made} of its {all_of} tasks"
+    return f"it is not made yet: {name} has made {made} of its {all_of} tasks"

@@ -4,13 +4,11 @@ So a file that was edited in place breaks nothing that works; it is listed as br
 """
 
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 from typing import Final
 
-from core.dag.catalogue import BrokenFile, WorkflowCatalogue
+from core.dag.catalogue import BrokenFile, WorkflowCatalogue, broken_file
 from core.dag.definition import Workflow
 from core.dag.loader import load_workflow
 from core.dag.pinning import Key, pin, same_but_for_pins
@@ -27,7 +25,6 @@ _LINT: Final = "`geodag workflow lint .` in the folder of the workflows shows ev
 _NEW_VERSION: Final = (
     "It is about what is stored, which lint does not know: give the file that was changed a new version."
 )
-_ID: Final = re.compile(r"""^["']?workflow_id["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -48,7 +45,7 @@ class Shelf:
         try:
             return self.catalogue.get(workflow_id, version)
         except NotFound as missing:
-            broken = self._broken(workflow_id, version)
+            broken = broken_file(workflow_id, version, self.catalogue.broken, self.files)
             if broken is None:
                 about_id = missing.detail.field == "workflow_id"
                 closest = did_you_mean(workflow_id, self.catalogue.ids()) if about_id else ""
@@ -66,13 +63,6 @@ class Shelf:
                 value=missing.detail.value,
                 remediation=_NEW_VERSION if broken.stored else _LINT,
             ) from missing
-
-    def _broken(self, workflow_id: str, version: int | None) -> BrokenFile | None:
-        about = [one for one in self.catalogue.broken if _id_in(one.file, self.files.get(one.file, "")) == workflow_id]
-        if version is None:
-            return about[0] if about else None
-        named = re.compile(rf"""^["']?version["']?\s*:\s*["']?{version}\b""", re.MULTILINE)
-        return next((one for one in about if named.search(self.files.get(one.file, ""))), None)
 
     async def register(self, conn: Connection, *, may_redefine: bool) -> None:
         """Store every definition; of a version that is stored with other content the stored one stays in use.
@@ -126,12 +116,6 @@ class Shelf:
                 problems = "\n".join(f"{name}: {message}" for _, message in found)
                 if key in self.catalogue.workflows:
                     self.catalogue = self.catalogue.without(key, BrokenFile(name, problems, stored=True))
-
-
-def _id_in(file: str, text: str) -> str:
-    """Return which workflow a file is about, loadable or not."""
-    found = _ID.search(text)
-    return found[1] if found else PurePath(file).stem
 
 
 async def _contradiction(repository: WorkflowRepository, workflow: Workflow) -> WorkflowRow | None:

@@ -135,9 +135,9 @@ def _check_size(done: Done) -> None:
     size = len(encode(done))
     if size > MAX_FRAME_BYTES:
         raise ValueTooLarge(
-            f"the output has {size} bytes of JSON; at most {MAX_FRAME_BYTES} leave a subprocess",
+            f"the output has {size} bytes of JSON; at most {MAX_FRAME_BYTES} (64 MiB) leave a subprocess",
             field="output",
-            remediation="Write large data to a file and name it in `files`.",
+            remediation="Divide the work among tasks of a fan_out, or put the data into a file and hand on its path.",
         )
 
 

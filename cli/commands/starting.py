@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
+from rich.table import Table
 
 from cli.commands.looking import reason_of
 from cli.commands.submit import WAIT_SECONDS, WrongCommandLine, check_sendable, json_object, patiently_get
@@ -47,10 +48,13 @@ def run(
         typer.Option("--idempotency-key", help="A text of yours: the same command again starts no second job."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end; exit code 4 unless it completed.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the job's id alone, for scripts.")] = False,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a job of a workflow and print its id; Ctrl-C ends the waiting, not the job."""
+    """Start a job of a workflow and show it; Ctrl-C ends the waiting, not the job."""
+    if quiet and as_json:
+        raise WrongCommandLine("--quiet and --json exclude each other: the one prints the id alone, the other all")
     body = {
         "workflow_id": workflow,
         "version": version,
@@ -59,14 +63,15 @@ def run(
     }
     created = operate(home, "POST", "jobs" + ("?rerun=true" if again else ""), body, _headers(key))
     if not wait:
-        show(created, key_value_table("Started" if not created["existing"] else "Was there", created), as_json=as_json)
+        picture = key_value_table("Started" if not created["existing"] else "Was there", created)
+        _show(created, picture, quiet=quiet, as_json=as_json)
         return
     was_over = created["existing"] and created["status"] in JOB_FINAL
     job = asyncio.run(_ended(Target.of(home), created["job_id"]))
     facts = {name: job[name] for name in ENDED if job.get(name) not in (None, [])}
     picture = key_value_table("Was there" if was_over else "Ended", facts)
-    show({**job, "existing": created["existing"]}, picture, as_json=as_json)
-    if was_over and not as_json:
+    _show({**job, "existing": created["existing"]}, picture, quiet=quiet, as_json=as_json)
+    if was_over and not as_json and not quiet:
         why = "the workflow deduplicates, and this job" if key is None else "the key was used before, and its job"
         print_text(f"Nothing ran now: {why} had ended. {_way_to_run(job, key)}\n")
     if job["status"] != JobStatus.COMPLETED:
@@ -79,6 +84,14 @@ def _headers(key: str | None) -> dict[str, str]:
         return {} if idempotency_key(None, key) is None else {"Idempotency-Key": str(key)}
     except ParameterInvalid as error:
         raise WrongCommandLine(str(error)) from error
+
+
+def _show(job: Json, picture: Table, *, quiet: bool, as_json: bool) -> None:
+    """Print a job as `show` does, or its id alone."""
+    if quiet:
+        print_text(f"{job['job_id']}\n")
+    else:
+        show(job, picture, as_json=as_json)
 
 
 def _way_to_run(job: Json, key: str | None) -> str:

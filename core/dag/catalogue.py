@@ -1,17 +1,21 @@
 """All workflows of a folder: the good ones by id and version, the broken ones with their error."""
 
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from pathlib import PurePath
+from typing import Final, Self
 
 from core.dag.definition import Workflow
 from core.dag.loader import load_workflow
-from core.dag.pinning import Key, Trouble, default_of, pin
+from core.dag.pinning import BrokenName, Key, Trouble, default_of, pin
 from core.dag.problems import Problem, Report
 from core.dag.yaml_source import read_yaml
 from core.errors import NotFound, WorkflowError
 from core.handlers_catalog import CATALOG, KNOWN_QUEUES, HandlerSpec
 from core.wording import did_you_mean
+
+_ID: Final = re.compile(r"""^["']?workflow_id["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,23 @@ class WorkflowCatalogue:
         return tuple(sorted({workflow_id for workflow_id, _ in self.workflows}))
 
 
+def broken_file(
+    workflow_id: str, version: int | None, broken: Iterable[BrokenFile], files: Mapping[str, str]
+) -> BrokenFile | None:
+    """Return the first broken file that is about a workflow, and about a version of it when one is asked for."""
+    about = (one for one in broken if _id_in(one.file, files.get(one.file, "")) == workflow_id)
+    if version is None:
+        return next(about, None)
+    named = re.compile(rf"""^["']?version["']?\s*:\s*["']?{version}\b""", re.MULTILINE)
+    return next((one for one in about if named.search(files.get(one.file, ""))), None)
+
+
+def _id_in(file: str, text: str) -> str:
+    """Return which workflow a file is about, loadable or not."""
+    found = _ID.search(text)
+    return found[1] if found else PurePath(file).stem
+
+
 def load_folder(
     files: Mapping[str, str],
     *,
@@ -127,9 +148,14 @@ def _linked(
     workflows: Mapping[Key, Workflow], origin: Mapping[Key, str], broken: list[BrokenFile], files: Mapping[str, str]
 ) -> tuple[Mapping[Key, Workflow], tuple[BrokenFile, ...]]:
     """Return the workflows whose references lead somewhere; one that falls takes those that need it with it."""
+
+    def broken_name(workflow_id: str, version: int | None) -> str | None:
+        found = broken_file(workflow_id, version, broken, files)
+        return None if found is None else found.file
+
     while True:
-        pinned, troubles = pin(workflows)
-        for key, trouble in _dangling(workflows):
+        pinned, troubles = pin(workflows, broken_name)
+        for key, trouble in _dangling(workflows, broken_name):
             troubles.setdefault(key, []).append(trouble)
         if not troubles:
             return pinned, tuple(broken)
@@ -141,10 +167,12 @@ def _linked(
         workflows = {key: workflow for key, workflow in workflows.items() if key not in troubles}
 
 
-def _dangling(workflows: Mapping[Key, Workflow]) -> Iterator[tuple[Key, Trouble]]:
+def _dangling(workflows: Mapping[Key, Workflow], broken_name: BrokenName) -> Iterator[tuple[Key, Trouble]]:
     """Yield each workflow whose `reversed_by` names nothing: its ingest could not be undone."""
     ids = {workflow_id for workflow_id, _ in workflows}
     for key, workflow in workflows.items():
         if workflow.reversed_by and workflow.reversed_by not in ids:
+            file = broken_name(workflow.reversed_by, None)
             guess = did_you_mean(workflow.reversed_by, ids)
-            yield key, (("reversed_by",), f"reversed_by names {workflow.reversed_by!r}, which is not a workflow{guess}")
+            what = f"which is not a workflow{guess}" if file is None else f"whose file {file} is broken"
+            yield key, (("reversed_by",), f"reversed_by names {workflow.reversed_by!r}, {what}")

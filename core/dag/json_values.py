@@ -102,7 +102,7 @@ def as_stored(value: Any, path: str, depth: int = 0) -> Any:
 
 def _stored(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
-        raise _not_json(path, f"is nested deeper than {MAX_DEPTH} levels")
+        raise NotJson(f"{shorten(path, 60)} is nested deeper than {MAX_DEPTH} levels", field=shorten(path, MAX_PATH))
     match value:
         case None | bool():
             return value
@@ -135,7 +135,7 @@ def _text(value: str, path: str) -> str:
 
 def _integer(value: int, path: str) -> int:
     if value.bit_length() > MAX_INTEGER_BITS:
-        raise _not_json(path, f"is an integer of {value.bit_length()} bits, more than {MAX_INTEGER_BITS}")
+        raise _not_json(path, f"is a whole number of {value.bit_length()} bits, more than {MAX_INTEGER_BITS}")
     return value
 
 

@@ -1,5 +1,6 @@
 """Advice on workflows that load: what would fail, or surprise, in some of their runs only."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -46,6 +47,8 @@ def lint(workflow: Workflow, report: Report) -> None:
                 report.add(place.path, _advice(node_id))
         if (wrong := misfit(workflow, place)) is not None:
             report.add(place.path, wrong)
+        for said in dict.fromkeys(_idle_defaults(workflow, place)):
+            report.add(place.path, said)
         if place.kind is Kind.TEMPLATE:
             for said in dict.fromkeys(filter(None, map(brackets_in, _texts(place.value)))):
                 report.add(place.path, said)
@@ -56,7 +59,7 @@ def lint(workflow: Workflow, report: Report) -> None:
         if isinstance(node, WorkflowNode) and (node.workflow_id, node.version) == (workflow.workflow_id, None):
             report.add(("nodes", node_id, "workflow_id"), RUNS_ITSELF)
     _check_conditions(workflow, report)
-    for path, advice in sorted(_retry_advice(workflow)):
+    for path, advice in sorted(_retry_advice(workflow) | _timeout_advice(workflow)):
         report.add(path, advice)
 
 
@@ -83,6 +86,31 @@ def _retry_advice(workflow: Workflow) -> set[tuple[tuple[str, ...], str]]:
         path = ("defaults", "retry") if own is None else (*map(str, work_path(workflow, node_id)), "retry")
         found |= {(path, doubt) for doubt in contradictions(policy)}
     return found
+
+
+def _timeout_advice(workflow: Workflow) -> set[tuple[tuple[str, ...], str]]:
+    """Return run times of tasks that the deadline of the job ends before, where they are written."""
+    written = {
+        (*map(str, work_path(workflow, node_id)), "timeout_seconds"): work.timeout_seconds
+        for node_id, work in workflow.works.items()
+    } | {("defaults", "timeout_seconds"): workflow.defaults.timeout_seconds}
+    deadline = workflow.deadline_seconds or math.inf
+    said = f"is more than the {deadline:g} of deadline_seconds, which ends the job before"
+    return {(path, f"timeout_seconds {time:g} {said}") for path, time in written.items() if (time or 0) > deadline}
+
+
+def _idle_defaults(workflow: Workflow, place: Place) -> Iterator[str]:
+    """Yield advice on each `inputs.NAME | default(…)`: a declared input is always there, if only as null."""
+    for lookup, _ in place.lookups():
+        if (
+            lookup.keeps_null
+            and lookup.chain[0] == "inputs"
+            and lookup.chain[1:] in {(one,) for one in workflow.inputs}
+        ):
+            yield (
+                f"default(…) never stands in for {lookup}, which is null when it was left out: say `default` where the "
+                f"input is declared, or write {{{{ … if {lookup} is none else {lookup} }}}}"
+            )
 
 
 def _texts(value: Any) -> Iterator[str]:

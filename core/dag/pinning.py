@@ -4,7 +4,7 @@ The hash of a parent so contains what its children are, down to the last one, an
 the one that its author saw. Children are pinned before their parents, so workflows cannot contain each other.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -23,6 +23,8 @@ MAX_DEPTH = 8
 Key = tuple[str, int]
 Workflows = Mapping[Key, Workflow]
 Trouble = tuple[Path, str]
+BrokenName = Callable[[str, int | None], str | None]
+"""Returns which broken file is about a workflow, and about a version of it when one is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,21 @@ def default_of(versions: Iterable[Workflow]) -> Workflow | None:
     return next((workflow for workflow in found if workflow.current), found[-1] if found else None)
 
 
-def pin(workflows: Workflows) -> tuple[dict[Key, Workflow], dict[Key, list[Trouble]]]:
+def _none_is_broken(_workflow_id: str, _version: int | None) -> None:
+    return None
+
+
+def pin(
+    workflows: Workflows, broken_name: BrokenName = _none_is_broken
+) -> tuple[dict[Key, Workflow], dict[Key, list[Trouble]]]:
     """Return the workflows with their children pinned, and what is wrong with those that cannot be.
 
     Parents of what cannot be pinned are in neither: they are judged again once it is gone.
     """
     uses = {key: tuple(_uses(workflow, workflows)) for key, workflow in workflows.items()}
-    troubles = {key: list(_troubles(workflow, uses[key], workflows)) for key, workflow in workflows.items()}
+    troubles = {
+        key: list(_troubles(workflow, uses[key], workflows, broken_name)) for key, workflow in workflows.items()
+    }
     try:
         order = tuple(TopologicalSorter({key: _children(found) for key, found in uses.items()}).static_order())
     except CycleError as error:
@@ -100,14 +110,18 @@ def _children(uses: Iterable[_Use]) -> set[Key]:
     return {use.child for use in uses if use.child is not None}
 
 
-def _troubles(workflow: Workflow, uses: Iterable[_Use], workflows: Workflows) -> Iterator[Trouble]:
+def _troubles(
+    workflow: Workflow, uses: Iterable[_Use], workflows: Workflows, broken_name: BrokenName
+) -> Iterator[Trouble]:
     children: dict[str, Workflow] = {}
     for use in uses:
         path: Path = ("nodes", use.node_id)
         if use.child is None:
             version = "" if use.node.version is None else f" version {use.node.version}"
+            file = broken_name(use.node.workflow_id, use.node.version)
             guess = did_you_mean(use.node.workflow_id, {name for name, _ in workflows} - {use.node.workflow_id})
-            yield (*path, "workflow_id"), f"there is no usable workflow {use.node.workflow_id!r}{version}{guess}"
+            why = guess if file is None else f": its file {file} is broken"
+            yield (*path, "workflow_id"), f"there is no usable workflow {use.node.workflow_id!r}{version}{why}"
         else:
             children[use.node_id] = workflows[use.child]
             yield from _input_troubles(use.node, workflows[use.child], (*path, "inputs"))

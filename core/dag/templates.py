@@ -105,6 +105,8 @@ class Lookup:
     chain: tuple[str | int, ...]
     guarded: bool
     """True under `default(…)` or `is defined`, where it may lead nowhere."""
+    keeps_null: bool = False
+    """True under a `default(…)` that stands in for what is not there, and not for null."""
 
     def __str__(self) -> str:
         text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in self.chain)
@@ -309,15 +311,20 @@ def _holds_missing(value: Any) -> bool:
             return isinstance(value, Undefined)
 
 
-def _lookups(node: nodes.Node, guarded: bool = False) -> Iterator[Lookup]:
+def _lookups(node: nodes.Node, guard: nodes.Filter | nodes.Test | None = None) -> Iterator[Lookup]:
     """Yield every static lookup below `node`, longest first at its place."""
     chain = _chain(node)
     if chain is not None:
-        yield Lookup(chain, guarded)
+        yield Lookup(chain, guard is not None, isinstance(guard, nodes.Filter) and not _answers_null(guard))
         return
-    subject = node.node if isinstance(node, nodes.Filter | nodes.Test) and node.name in _GUARDS else None
+    around = node if isinstance(node, nodes.Filter | nodes.Test) and node.name in _GUARDS else None
     for child in node.iter_child_nodes():
-        yield from _lookups(child, guarded=child is subject)
+        yield from _lookups(child, around if around is not None and child is around.node else None)
+
+
+def _answers_null(default: nodes.Filter) -> bool:
+    """Return whether a `default(…)` has its second argument."""
+    return len(default.args) > 1 or any(one.key == "boolean" for one in default.kwargs)
 
 
 def _chain(node: nodes.Node) -> tuple[str | int, ...] | None:

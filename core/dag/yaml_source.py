@@ -118,8 +118,10 @@ class _Builder:
         """Return the value of one node."""
         line = node.start_mark.line + 1
         self.lines.setdefault(path, line)
-        if len(self.lines) > MAX_VALUES or len(path) > MAX_DEPTH:
-            raise YamlProblem("too many or too deeply nested values", line)
+        if len(self.lines) > MAX_VALUES:
+            raise YamlProblem(f"too many values; at most {MAX_VALUES:,} are allowed", line)
+        if len(path) > MAX_DEPTH:
+            raise YamlProblem(f"values nested deeper than {MAX_DEPTH} levels", line)
         match node:
             case yaml.MappingNode():
                 self._expect_tag(node, "map")

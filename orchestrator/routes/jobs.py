@@ -1,5 +1,6 @@
 """Jobs for operators: create, list, look, wait."""
 
+import re
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -29,6 +30,7 @@ from services.jobs import Created
 from services.known_workflows import check_known
 
 MAX_WAIT_SECONDS = 300.0
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], route_class=StrictRoute)
 
@@ -81,7 +83,9 @@ class JobView(BaseModel):
     version: int
     owner_id: str | None
     owner_epoch: int
-    correlation_id: str | None
+    correlation_id: str | None = Field(
+        description="Id of the request that it works for, also of a child job; null of what an operator started."
+    )
     submitted_by: str | None
     paused_at: datetime | None
     wake_at: datetime | None
@@ -257,10 +261,7 @@ def _flag(request: Request, name: str) -> bool:
 
 def _wait_seconds(request: Request) -> float:
     said = request.query_params.get("wait", "0")
-    try:
-        seconds = float(said)
-    except ValueError:
-        seconds = -1.0
+    seconds = float(said) if _SECONDS.fullmatch(said) else -1.0
     if not 0 <= seconds <= MAX_WAIT_SECONDS:
         message = f"wait is {said[:40]!r}; expected seconds from 0 to {MAX_WAIT_SECONDS:g}"
         raise ParameterInvalid(message, field="wait", value=said[:40])

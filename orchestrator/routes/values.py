@@ -16,6 +16,7 @@ from orchestrator.strict import StrictRoute
 from repositories.database import transaction
 from repositories.jobs import JobRepository
 from repositories.nodes import NodeRepository
+from services.insight import missing_node
 
 HELD_BYTES: Final = 4 << 20
 """Values of at most that are read whole first, so that what is damaged is told by its code."""
@@ -70,8 +71,8 @@ async def _node(request: Request, job_id: str, node_id: str) -> tuple[Context, N
     ctx.auth.caller(request.headers, Role.OPERATOR)
     async with transaction(ctx.pool) as conn:
         node = await NodeRepository(conn).get(job_id, node_id)
-    if node is None:
-        raise NotFound(f"there is no node {node_id} in a job {job_id}", field="node_id", value=node_id)
+        if node is None:
+            raise await missing_node(conn, job_id, node_id)
     return ctx, node
 
 

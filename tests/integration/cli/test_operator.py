@@ -232,6 +232,19 @@ def test_whoever_waits_for_a_job_that_had_ended_is_told_that_nothing_ran(
     assert "Ended" in CliRunner().invoke(app, ["job", "run", "w", "--wait"]).stdout
 
 
+@pytest.mark.parametrize("word", ["--quiet", "-q"])
+def test_a_script_gets_the_id_of_its_job_alone(peer: Peer, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
+    done = CliRunner().invoke(app, ["job", "run", "w", word])
+    assert (done.stdout, done.exit_code) == ("j2\n", 0)
+    for status, code in (("COMPLETED", 0), ("FAILED", 4)):
+        monkeypatch.setitem(ANSWERS, "jobs/j2", ended(status) | {"job_id": "j2"})
+        done = CliRunner().invoke(app, ["job", "run", "w", word, "--wait"])
+        assert (done.stdout, getattr(done.exception, "exit_code", 0)) == ("j2\n", code)
+    there = {"job_id": "j2", "status": "FAILED", "existing": True}
+    monkeypatch.setattr(peer, "_answer", lambda method, path: there if method == "POST" else ANSWERS["jobs/j2"])
+    assert CliRunner().invoke(app, ["job", "run", "w", word, "--wait"]).stdout == "j2\n"
+
+
 def test_who_waits_for_a_job_is_told_once_what_it_waits_for(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     waits = ANSWERS["jobs/j1"] | {"job_id": "j2", "waiting_for": PAUSED}
     looks = [waits, waits, ended("COMPLETED")]
@@ -509,7 +522,8 @@ def test_no_answer_commands_the_terminal(monkeypatch: pytest.MonkeyPatch, words:
      "job run w --input a",
      "job run w --input a=1 --input b=2 --input a=3",
      "job run w --inputs /no/such/file",
-     "job run w --idempotency-key ü"],
+     "job run w --idempotency-key ü",
+     "job run w --quiet --json"],
 )  # fmt: skip
 def test_a_wrong_command_line_is_refused_before_anything_is_called(peer: Peer, words: str) -> None:
     with pytest.raises(WrongCommandLine):

@@ -126,7 +126,7 @@ async def test_a_retried_job_is_taken_by_an_instance_and_its_timers_run(door: Do
         ("jobs/JOB/pause", {"unknown": "a\u0000b"}, 422, "unknown"),
         ("jobs/JOB/nodes/echo_handler/gate", {"decision": "\ud800"}, 422, "decision"),
         ("jobs/JOB/nodes/echo_handler/rerun", {"params": {"message": "\ud800"}}, 422, "params.message"),
-        ("commands/cancel", {"reason": "\ud800"}, 422, None),
+        ("commands/cancel", {"reason": "\ud800"}, 422, "reason"),
         ("jobs/JOB/nodes/echo_handler/rerun", {"params": {"message": "a\u0000b"}}, 422, "params.message"),
         ("jobs/JOB/cancel", [], 422, None),
         ("commands/cancel", {}, 422, "filter"),

@@ -2,6 +2,7 @@
 
 import io
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from psycopg import AsyncConnection, conninfo, sql
@@ -55,6 +56,43 @@ async def test_a_body_that_is_no_json_object_is_422(standing: Door, raw: bytes) 
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
+    ("path", "body", "place"),
+    [
+        ("jobs/any/nodes/g/gate", b'{"decision": "approved", "data": {"message": %s}}', "data.message"),
+        ("jobs", b'{"workflow_id": "echo_test", "inputs": {"message": %s}}', "inputs.message"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        pytest.param(b"9" * 5000, "PLACE is a whole number of 16610 bits, more than 4096", id="digits"),
+        pytest.param(b"-" + b"9" * 2000, "PLACE is a whole number of 6644 bits, more than 4096", id="minus"),
+        pytest.param(b"NaN", "PLACE is nan, which is not a JSON number", id="NaN"),
+        pytest.param(b"-Infinity", "PLACE is -inf, which is not a JSON number", id="Infinity"),
+        pytest.param(b"1e999", "PLACE is inf, which is not a JSON number", id="1e999"),
+        pytest.param(b'"\\ud800"', "PLACE contains half of a surrogate pair", id="surrogate"),
+        pytest.param(b"[" * 150 + b"]" * 150, "PLACE[0][0][0]", id="deep"),
+        pytest.param(b"[" * 250 + b"]" * 250, "PLACE[0][0][0]", id="deeper"),
+        pytest.param(b"[" * 100_000 + b"]" * 100_000, "body is nested deeper than 100 levels", id="deepest"),
+        pytest.param(b"{", "body is not JSON: it breaks off at line 1, column", id="broken"),
+        pytest.param(b'"\xff"', "body is not text in UTF-8", id="bytes"),
+    ],
+)
+async def test_what_is_wrong_with_json_is_said_alike(
+    standing: Door, path: str, body: bytes, place: str, value: bytes, said: str
+) -> None:
+    status, answer = await standing.call(
+        "POST", f"/api/v1/{path}", raw=body % value, caller="operator", service="gateway"
+    )
+    assert (status, answer["code"]) == (422, "PARAMETER_INVALID")
+    assert said.replace("PLACE", place) in answer["detail"]
+    assert answer.get("field", "").startswith(place if "PLACE" in said else "")
+    assert ("field" in answer) == ("PLACE" in said)
+    assert len(answer["detail"]) < 120
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
     ("path", "raw", "key"),
     [
         ("jobs", b'{"workflow_id": "echo_test", "inputs": {"message": "a", "message": "b"}}', "message"),
@@ -89,6 +127,55 @@ async def test_a_wrong_query_names_the_parameter(standing: Door) -> None:
     assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", "limit")
     status, answer = await standing.call("GET", "/api/v1/jobs?status=NOPE", caller="operator")
     assert (status, answer["code"], answer["field"]) == (422, "PARAMETER_INVALID", "status")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("text", ["1_0", "5.0", "%2B5", "%205", "5%20", "", "x", "0x5", "%D9%A5", "1e1", "true"])
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("jobs", "limit"),
+        ("jobs/any/events", "after"),
+        ("dead-letters", "before"),
+        ("workflows/echo_test", "version"),
+        ("audit", "version_ordinal"),
+        ("stats", "hours"),
+    ],
+)
+async def test_a_whole_number_has_one_way_to_be_written(standing: Door, path: str, name: str, text: str) -> None:
+    status, answer = await standing.call("GET", f"/api/v1/{path}?{name}={text}", caller="operator")
+    assert (status, answer["code"], answer["field"], answer["value"]) == (422, "PARAMETER_INVALID", name, unquote(text))
+    assert answer["detail"] == f"{name}: expected a whole number"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("text", ["yes", "on", "1", "0", "True", "TRUE", "t", "%20true", ""])
+async def test_a_boolean_is_true_or_false(standing: Door, text: str) -> None:
+    status, answer = await standing.call("GET", f"/api/v1/dead-letters?settled={text}", caller="operator")
+    assert (status, answer["field"], answer["value"]) == (422, "settled", unquote(text))
+    assert answer["detail"] == "settled: expected true or false"
+    for said in ("true", "false"):
+        await standing.get(f"/api/v1/dead-letters?settled={said}&limit=5")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("text", ["1_0", "%2B5", "%205", "1e1", "nan", "inf", "-1", ".5"])
+async def test_seconds_to_wait_are_digits(standing: Door, text: str) -> None:
+    status, answer = await standing.call("GET", f"/api/v1/jobs/any?wait={text}", caller="operator")
+    assert (status, answer["field"], answer["value"]) == (422, "wait", unquote(text))
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_number_in_a_path_has_one_way_to_be_written(standing: Door) -> None:
+    path = "/api/v1/dead-letters/1_0/discard"
+    status, answer = await standing.call("POST", path, caller="operator", service="gateway")
+    assert (status, answer["field"], answer["value"]) == (422, "dead_letter_id", "1_0")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_number_with_very_many_digits_is_out_of_range(standing: Door) -> None:
+    status, answer = await standing.call("GET", f"/api/v1/jobs?limit={'9' * 5000}", caller="operator")
+    assert (status, answer["detail"]) == (422, "limit: a whole number with too many digits")
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -148,6 +148,7 @@ async def test_a_replay_sends_the_same_attempt_again_and_says_so_once(engine: En
         with pytest.raises(Conflict) as caught:
             await settle(letter.dead_letter_id, "op")
         assert (caught.value.detail.code, caught.value.detail.value) == ("DEAD_LETTER_RESOLVED", "replayed")
+        assert str(caught.value) == f"dead letter {letter.dead_letter_id} is settled: replayed by op"
     assert await letters(engine) == []
     assert len(await letters(engine, only_open=False)) == 1
     (event,) = await engine.query(
@@ -164,6 +165,8 @@ async def test_a_replay_sends_nothing_when_the_attempt_is_over(engine: Engine) -
     (letter,) = await letters(engine)
     assert (await engine.dead_letters.replay(letter.dead_letter_id, "op")).resolution == "attempt_over"
     assert await engine.messages(job_id) == []
+    with pytest.raises(Conflict, match=r"is settled: its attempt was over when it was replayed by op$"):
+        await engine.dead_letters.discard(letter.dead_letter_id, "op")
 
 
 async def test_a_letter_about_nothing_is_kept_listed_and_discarded(engine: Engine) -> None:

@@ -7,6 +7,7 @@ from core.ports import BlobRepository
 from core.statuses import NodeStatus
 from repositories.database import AsyncPool
 from services import insight
+from services.commands import Order
 from services.insight import NodeInsight
 from tests.integration.services.fans import Fans, failed
 from tests.integration.services.test_dead_letters import bury
@@ -159,3 +160,21 @@ async def test_what_is_not_there_is_not_found_and_other_nodes_are_told_to_be_no_
             await look.node(job_id, node_id)
         with pytest.raises(NotFound):
             await look.children(job_id, node_id, status=None, after=-1, limit=1)
+
+
+async def test_a_child_that_is_not_made_yet_is_told_from_one_that_never_will_be(
+    pool: AsyncPool, blobs: BlobRepository
+) -> None:
+    fans = await Fans.start(pool, blobs, range(5), "max_concurrency: 2")
+
+    async def told(node_id: str) -> str:
+        with pytest.raises(NotFound) as caught:
+            await fans.engine.insight.node(fans.job_id, node_id)
+        return str(caught.value).removeprefix(f"there is no node {node_id} in job {fans.job_id}")
+
+    assert await told("many__3") == "; it is not made yet: many has made 2 of its 5 tasks"
+    for never in ("many__5", "many__03", f"many__{'9' * 5000}"):
+        assert await told(never) == "; many has 5 tasks, counted from many__0"
+    assert await told("start__0") == ""
+    await fans.engine.commands.order(fans.job_id, Order("cancel", "ann"))
+    assert await told("many__3") == "; many ended after it had made 2 of its 5 tasks"

@@ -3,9 +3,13 @@
 import re
 
 from core.dag.orders import Kind
+from function.errors import HTTP_STATUS as AT_THE_GATEWAY
+from orchestrator.errors import HTTP_STATUS as AT_THE_ORCHESTRATOR
 from scripts.generated_docs_api import ORDERS, TOLD, operator_page, routes
 
 PAGE = operator_page()
+OF_PARTNERS = {"THROTTLED", "QUOTA_EXCEEDED", "TASK_TIMEOUT"}
+"""Codes that no operator's route answers with."""
 
 
 def test_every_route_has_its_section_and_nothing_else_has() -> None:
@@ -44,3 +48,12 @@ def test_a_section_says_query_body_answer_and_errors() -> None:
     section = PAGE.partition("### POST /api/v1/jobs\n")[2].partition("\n### ")[0]
     for words in ("Start a run", "**Query**: `rerun`", "[CreateJob](#createjob)", "[JobCreated](#jobcreated)", "404"):
         assert words in section
+
+
+def test_every_code_of_the_edges_is_told_with_its_status() -> None:
+    table = PAGE.partition("## Errors\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", table, re.MULTILINE)
+    told = {(code, int(status)) for status, codes in rows for code in re.findall(r"`([A-Z_]+)`", codes)}
+    statuses = {**AT_THE_ORCHESTRATOR, **AT_THE_GATEWAY}
+    expected = {(code, status.value) for code, status in statuses.items() if code not in OF_PARTNERS}
+    assert told == expected | {("STORAGE_UNAVAILABLE", 503)}

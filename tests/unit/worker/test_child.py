@@ -13,3 +13,4 @@ def test_an_output_larger_than_a_frame_is_refused_by_the_subprocess_itself(monke
     with pytest.raises(ValueTooLarge) as caught:
         child._check_size(Done(output={"x": "y" * 2000}))
     assert caught.value.detail.field == "output"
+    assert "fan_out" in (caught.value.detail.remediation or "")

@@ -113,6 +113,25 @@ def test_a_child_that_is_not_there_is_named_with_file_line_and_node() -> None:
     ]
 
 
+def test_what_lies_in_a_broken_file_is_told_to_be_broken_and_no_other_name_is_guessed() -> None:
+    catalogue = load_folder(
+        {
+            "call.yaml": calling("call", "n1_undo"),
+            "call_2.yaml": calling("call_2", "n1_undo", extra=", version: 2"),
+            "do.yaml": text("n1_do", extra="reversed_by: n1_undo\n"),
+            "undo.yaml": "workflow_id: n1_undo\nversion: 2\nnodes: 5\n",
+            "far.yaml": text("far", extra="reversed_by: call\n"),
+        }
+    )
+    assert {item.file: item.error for item in catalogue.broken if item.file != "undo.yaml"} == {
+        "call.yaml": "call.yaml:5: node call: there is no usable workflow 'n1_undo': its file undo.yaml is broken",
+        "call_2.yaml": "call_2.yaml:5: node call: there is no usable workflow 'n1_undo' version 2: "
+        "its file undo.yaml is broken",
+        "do.yaml": "do.yaml:3: reversed_by names 'n1_undo', whose file undo.yaml is broken",
+        "far.yaml": "far.yaml:3: reversed_by names 'call', whose file call.yaml is broken",
+    }
+
+
 def test_workflows_that_contain_each_other_are_broken_and_so_is_what_needs_them() -> None:
     files = {
         "a": calling("a", "b"),

@@ -373,6 +373,55 @@ nodes:
     assert [(one.line, one.node) for one in examine(text, "w.yaml")[1]] == [(6, "b"), (10, "c"), (11, "c")]
 
 
+IDLE = "a: default(…) never stands in for inputs.text, which is null when it was left out"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{{ inputs.text | default('d') }}", [IDLE]),
+        ("x {{ inputs['text'] | d('d') | upper }}", [IDLE]),
+        ("{{ inputs.text | default('d', true) }}", []),
+        ("{{ inputs.text | default(default_value='d', boolean=true) }}", []),
+        ("{{ 'd' if inputs.text is none else inputs.text }}", []),
+        ("{{ inputs.list[0] | default(inputs.text) }}", []),
+        ("{{ inputs.text is defined }}", []),
+    ],
+)
+def test_a_default_that_never_stands_in_for_an_input_is_told(text: str, said: list[str]) -> None:
+    found = advice({"a": task("start", params={"x": text})}, inputs=TYPED)
+    assert [line.partition(":")[0] + ":" + line.partition(":")[2].partition(":")[0] for line in found] == said
+
+
+def test_a_default_in_a_condition_never_stands_in_for_an_input_either() -> None:
+    (said,) = advice({"a": task("start", when="{{ inputs.text | default('d') }} == 'd'")}, inputs=TYPED)
+    assert said.startswith(IDLE)
+
+
+def test_an_input_that_was_left_out_is_null_and_what_lint_offers_stands_in_for_it() -> None:
+    nodes = {"start": {"type": "start", "next": ["a"]}, "a": task()}
+    outputs = {
+        "kept": "{{ inputs.text | default('d') }}",
+        "written": "{{ 'd' if inputs.text is none else inputs.text }}",
+        "argued": "{{ inputs.text | default('d', true) }}",
+    }
+    result = rehearse(workflow_of(nodes, inputs=TYPED, outputs=outputs), Scenario())
+    assert result.job.outputs == {"kept": None, "written": "d", "argued": "d"}
+
+
+def test_a_run_time_beyond_the_deadline_is_told_where_it_is_written() -> None:
+    fan_out = {"type": "fan_out", "source": "{{ inputs.list }}", "task": {"handler": "echo", "timeout_seconds": 61}}
+    fan_out |= {"depends_on": {"all_of": ["start"]}}
+    nodes = {"a": task("start", timeout_seconds=100), "b": task("start", timeout_seconds=60), "m": fan_out}
+    ends = "of deadline_seconds, which ends the job before"
+    assert advice(nodes, inputs=TYPED, deadline_seconds=60, defaults={"timeout_seconds": 70}) == [
+        f"None: timeout_seconds 70 is more than the 60 {ends}",
+        f"a: timeout_seconds 100 is more than the 60 {ends}",
+        f"m: timeout_seconds 61 is more than the 60 {ends}",
+    ]
+    assert advice(nodes, inputs=TYPED) == []
+
+
 @LAWS
 @given(workflows())
 def test_what_is_certain_has_completed_in_every_rehearsal_that_completes(workflow: Workflow) -> None:

@@ -123,13 +123,15 @@ def test_bad_yaml_is_told_with_what_people_do_wrong(text: str, line: int, words:
 def test_an_alias_bomb_is_refused_before_it_expands() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    with pytest.raises(YamlProblem, match="too many"):
+    with pytest.raises(YamlProblem, match="too many values; at most 50,000 are allowed"):
         read_yaml("\n".join(lines))
 
 
 def test_deep_nesting_is_refused() -> None:
     with pytest.raises(YamlProblem, match="nested"):
         read_yaml("[" * 800)
+    with pytest.raises(YamlProblem, match="values nested deeper than 60 levels"):
+        read_yaml("[" * 62 + "]" * 62)
 
 
 @pytest.mark.parametrize(
