@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
-from core.dag.json_values import NotJson, check_json
+from core.dag.json_values import NotJson, as_stored
 from core.dag.nodes import GateNode
 from core.dag.run import Run
 from core.errors import Conflict, ErrorDetail, NotFound, ParameterInvalid, PayloadTooLarge
@@ -67,9 +67,8 @@ def decide(run: Run, node_id: str, decision: GateDecision) -> None:
     node = run.nodes.get(node_id)
     if node is None or not isinstance(run.workflow.nodes.get(node_id), GateNode):
         raise NotFound(f"the job has no gate {node_id!r}", field="node_id", value=node_id)
-    _check_data(decision.data)
+    output = decision.output() | {"data": _stored(decision.data)}
     _check_open(run, node)
-    output = decision.output()
     if decision.decision == "approved":
         run.move(node_id, NodeStatus.COMPLETED, data=output, output=output, error=None)
     else:
@@ -109,14 +108,16 @@ def _has_expired(run: Run, node: NodeState) -> bool:
     return node.not_before is not None and node.not_before <= run.now
 
 
-def _check_data(data: Mapping[str, Any]) -> None:
+def _stored(data: Mapping[str, Any]) -> Any:
+    """Return the data of a decision as they will be read; raises for what cannot be stored."""
     try:
-        check_json(dict(data), "data")
+        stored = as_stored(dict(data), "data")
     except NotJson as error:
         raise ParameterInvalid(error.detail.message, field="data") from error
-    size = len(canonical_json(dict(data)).encode())
+    size = len(canonical_json(stored).encode())
     if size > LIMIT_BYTES:
         raise PayloadTooLarge(f"data has {size} bytes, more than {LIMIT_BYTES}", field="data")
+    return stored
 
 
 def only_gates_wait(run: Run) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from core.dag.check_params import wrong_params
-from core.dag.json_values import NotJson, check_json
+from core.dag.json_values import NotJson, as_stored
 from core.dag.run import Run
 from core.errors import Conflict, ParameterInvalid
 from core.ids import split_task_id
@@ -50,13 +50,12 @@ def rerun(run: Run, node_id: str, params: Mapping[str, Any] | None, by: Mapping[
         ParameterInvalid: The node takes no such params, or none of such values.
     """
     _check_reopenable(run)
-    if params is not None:
-        _check_params(run, node_id, params)
+    stored = None if params is None else _fit_params(run, node_id, params)
     if params is None or run.nodes[node_id].status is not NodeStatus.PENDING:
         _check_began(run, node_id)
     _start_anew(run, [node_id], "job_rerun", {**by, "node_id": node_id})
-    if params is not None:
-        run.override_params(node_id, params)
+    if stored is not None:
+        run.override_params(node_id, stored)
 
 
 def _check_began(run: Run, node_id: str) -> None:
@@ -109,16 +108,17 @@ def _check_reopenable(run: Run) -> None:
         )
 
 
-def _check_params(run: Run, node_id: str, params: Mapping[str, Any]) -> None:
+def _fit_params(run: Run, node_id: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return params as they will be read; raises for those that the node does not take."""
     work = run.workflow.works.get(node_id)
     if work is None:
         raise ParameterInvalid(f"{node_id} takes no params: it runs no handler", field="params")
     try:
-        check_json(dict(params), "params")
+        stored: dict[str, Any] = as_stored(dict(params), "params")
     except NotJson as error:
         raise ParameterInvalid(error.detail.message, field=error.detail.field) from error
     if (spec := run.catalog.get(work.handler)) is None:
-        return
+        return stored
     known, strict = spec.params.model_fields, spec.params.model_config.get("extra") == "forbid"
     if strict and (unknown := sorted(params.keys() - known.keys())):
         message = f"{work.handler} has no param {unknown[0]!r}; it has {', '.join(known) or 'none'}"
@@ -126,6 +126,7 @@ def _check_params(run: Run, node_id: str, params: Mapping[str, Any]) -> None:
     for path, problem in wrong_params(spec, {**work.params, **params}):
         if path[0] in params:
             raise ParameterInvalid(problem, field=".".join(("params", *map(str, path))))
+    return stored
 
 
 def _start_anew(run: Run, roots: Iterable[str], event: str, by: Mapping[str, Any]) -> None:

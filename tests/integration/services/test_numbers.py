@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from core.ids import digest
 from core.ports import BlobRepository
 from core.wire import TaskMessage
 from repositories.database import AsyncPool
@@ -31,6 +32,15 @@ nodes:
     source: "{{ [nodes.a.output.echoed_params, inputs.given[0], inputs.x] }}"
     task: {handler: echo, params: {v: "x-{{ item }}"}}
     next: end
+  end: {type: end}
+"""
+GATED = """
+workflow_id: gated
+version: 1
+outputs: {n: "{{ nodes.hold.output.data.n }} {{ nodes.hold.output.data.z }}"}
+nodes:
+  start: {type: start, next: hold}
+  hold: {type: gate, next: end}
   end: {type: end}
 """
 
@@ -62,3 +72,16 @@ async def test_every_run_of_a_job_sees_the_same_numbers(pool: AsyncPool, blobs: 
     again = await run(engine, job_id)
     assert repr(first) == repr(again)
     assert first["outputs"]["float"] is (first["statuses"]["b"] == "COMPLETED") is (abs(x) < 1e16)
+
+
+async def test_what_an_order_brings_is_as_it_will_be_read(pool: AsyncPool, blobs: BlobRepository) -> None:
+    engine = Engine(pool, workflows_of(TEXT, GATED), blobs=blobs)
+    job_id = await engine.create("w", {"x": 1})
+    await run(engine, job_id)
+    await engine.order(job_id, "rerun", node_id="a", params={"v": 1e18})
+    (message,) = await queued(engine, job_id)
+    digest_of_first = (await engine.attempt(message.task_id))["params_digest"]
+    assert digest_of_first == digest({"v": 10**18, "name": message.params["name"]})
+    job_id = await engine.create("gated")
+    await engine.order(job_id, "gate", node_id="hold", decision="approved", data={"n": 1e18, "z": -0.0})
+    assert repr((await engine.job(job_id)).outputs) == repr({"n": f"{10**18} 0.0"})
