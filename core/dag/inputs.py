@@ -1,6 +1,6 @@
 """Resolves what a caller gives into the inputs that a job stores."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
@@ -10,8 +10,11 @@ from core.dag.complaints import short_value
 from core.dag.definition import PRIORITY_NAMES, Workflow
 from core.dag.input_spec import InputSpec, violations
 from core.dag.json_values import NotJson, as_stored
-from core.errors import ParameterInvalid, ParameterMissing
-from core.wording import offered
+from core.errors import CallerError, ParameterInvalid, ParameterMissing
+from core.wording import offered, shorten
+
+MOST_TOLD = 5
+"""Problems that a refusal tells beside its first."""
 
 
 def resolve_inputs(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,13 +28,31 @@ def resolve_inputs(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, An
 
 def fit(specs: Mapping[str, InputSpec], given: Mapping[str, Any], workflow_id: str) -> dict[str, Any]:
     """Return what `resolve_inputs` does, for the inputs of a workflow by themselves."""
-    for name in given:
-        if name not in specs:
-            known = offered(name, specs)
-            raise ParameterInvalid(
-                f"inputs.{name} is not an input of {workflow_id}; it has {known}", field=f"inputs.{name}"
-            )
-    return {name: _fit_one(spec, name, given) for name, spec in specs.items()}
+    wrong: list[CallerError] = [_unknown(name, specs, workflow_id) for name in given if name not in specs]
+    fitting: dict[str, Any] = {}
+    for name, spec in specs.items():
+        try:
+            fitting[name] = _fit_one(spec, name, given)
+        except CallerError as error:
+            wrong.append(error)
+    if wrong:
+        raise _together(wrong)
+    return fitting
+
+
+def _together(errors: Sequence[CallerError]) -> CallerError:
+    """Return the first error, whose message tells the next ones too: whoever sent several mends them at once."""
+    first, others = errors[0], [shorten(one.detail.message) for one in errors[1:]]
+    if others:
+        more = f" (and {len(others) - MOST_TOLD} more)" if len(others) > MOST_TOLD else ""
+        message = f"{first.detail.message}; also: {'; '.join(others[:MOST_TOLD])}{more}"
+        first.detail = first.detail.model_copy(update={"message": message})
+    return first
+
+
+def _unknown(name: str, specs: Mapping[str, InputSpec], workflow_id: str) -> ParameterInvalid:
+    message = f"inputs.{name} is not an input of {workflow_id}; it has {offered(name, specs)}"
+    return ParameterInvalid(message, field=f"inputs.{name}")
 
 
 def _fit_one(spec: InputSpec, name: str, given: Mapping[str, Any]) -> Any:

@@ -208,3 +208,15 @@ def test_a_bound_is_known_by_its_value_and_not_by_its_spelling() -> None:
         for bound in (4, 4.0)
     }
     assert len(hashes) == 1
+
+
+def test_everything_that_is_wrong_with_inputs_is_told_at_once() -> None:
+    workflow = workflow_of(chain("a"), inputs={"n": {"type": "integer"}, "must": {"required": True}, "ok": {}})
+    with pytest.raises(ParameterInvalid) as caught:
+        resolve_inputs(workflow, {"n": "x", "zz": 1, "ok": 2})
+    detail = caught.value.detail
+    assert (detail.field, str(caught.value)[:9]) == ("inputs.zz", "inputs.zz")
+    assert "; also: inputs.n must be integer, got string; inputs.must is required" in detail.message
+    with pytest.raises(ParameterInvalid) as caught:
+        resolve_inputs(workflow, {f"x{number}": 1 for number in range(10)})
+    assert caught.value.detail.message.endswith("(and 5 more)")
