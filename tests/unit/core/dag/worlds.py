@@ -6,9 +6,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from core.dag.child_jobs import waits_for_child
 from core.dag.definition import Workflow
 from core.dag.evaluator import advance
-from core.dag.state import Decision
+from core.dag.state import Decision, JobState
+from core.ids import task_id
 from core.statuses import ATTEMPT_FINAL, JOB_FINAL, NODE_FINAL, AttemptState, NodeStatus, SkipReason
 from tests.unit.core.dag.harness import World, workflow_of
 from tests.unit.core.dag.replay import Replay
@@ -86,60 +88,78 @@ def presets(draw: st.DrawFn, workflow: Workflow) -> dict[str, SkipReason]:
 
 
 class LawfulWorld(World):
-    """Asserts after every evaluation what must hold after every evaluation."""
+    """Asserts after every evaluation, also one with orders, what must hold after every evaluation."""
 
-    def __init__(self, workflow: Workflow, skipped: dict[str, SkipReason] | None = None) -> None:
+    def __init__(self, workflow: Workflow, skipped: dict[str, SkipReason] | None = None, **fields: Any) -> None:
         self.dispatched: set[str] = set()
         self.preset = skipped
         self.replay = Replay(dict.fromkeys(skipped or {}, "SKIPPED"))
-        super().__init__(workflow)
+        super().__init__(workflow, **fields)
 
     def advance(self) -> Decision:
         if self.preset:
             for node_id, reason in self.preset.items():
                 self.set_node(node_id, status=NodeStatus.SKIPPED, skip_reason=reason)
             self.preset = None
+        return super().advance()
+
+    def write(self, decision: Decision) -> Decision:
         before = self.state
-        decision = super().advance()
-        self._nothing_final_changed(before)
-        self._dispatches_are_due(decision)
+        super().write(decision)
+        self._nothing_final_changed(before, decision)
+        self._dispatches_are_due(before, decision)
         self._second_evaluation_changes_nothing()
         self._ends_are_clean()
         self.replay.assert_leads_to(self.state, self.events)
         return decision
 
-    def _nothing_final_changed(self, before: Any) -> None:
-        for node_id, node in before.nodes.items():
-            if node.status in NODE_FINAL:
-                assert self.node(node_id) == node
-        if before.job.status in JOB_FINAL:
-            assert self.job.model_copy(update={"version": 0, "updated_at": None}) == before.job.model_copy(
-                update={"version": 0, "updated_at": None}
-            )
+    def _nothing_final_changed(self, before: JobState, decision: Decision) -> None:
+        """What has ended stays as it is until an order starts it anew, the job also until then."""
+        nodes, children = self.state.nodes, self.state.children
+        for key, node in {**before.nodes, **before.children}.items():
+            anew = (node.parent_node_id or key) in decision.reset
+            if node.status in NODE_FINAL and not anew:
+                assert (nodes.get(key) or children[key]) == node
+        if before.job.status in JOB_FINAL and self.job.run_no == before.job.run_no:
+            written = {"version": 0, "updated_at": None}
+            assert self.job.model_copy(update=written) == before.job.model_copy(update=written)
 
-    def _dispatches_are_due(self, decision: Decision) -> None:
-        assert not (decision.dispatches and self.job.paused_at)
-        for dispatch in decision.dispatches:
-            task_id = self.node(dispatch.node_id).task_id
-            assert task_id == f"{self.job.job_id}_{dispatch.node_id}_{dispatch.attempt}"
-            assert task_id not in self.dispatched
-            self.dispatched.add(task_id)
-            for source in self.workflow.graph.incoming[dispatch.node_id]:
+    def _dispatches_are_due(self, before: JobState, decision: Decision) -> None:
+        """No attempt is sent twice, none before its sources have ended, without its slots, or while the job pauses."""
+        assert not (self.job.paused_at and (decision.dispatches or decision.child_jobs))
+        granted = {holder for holder, slot in before.slots.items() if slot.granted_at is not None}
+        for key in (one.node_id for one in (*decision.dispatches, *decision.child_jobs)):
+            node = self.node(key)
+            vertex = node.parent_node_id or key
+            assert node.task_id == task_id(self.job.job_id, key, self.attempt(key).attempt)
+            assert node.task_id not in self.dispatched, f"{node.task_id} was sent before"
+            self.dispatched.add(node.task_id)
+            for holder in self._slots_needed(vertex, node.task_id):
+                assert holder in granted, f"{node.task_id} goes without the slot of {holder}"
+            for source in self.workflow.graph.incoming[vertex]:
                 assert self.node(source).status in NODE_FINAL
+
+    def _slots_needed(self, node_id: str, task: str) -> list[str]:
+        """Return who has to hold a slot when a task of this node is sent: its attempt, its job."""
+        attempt = [task] if node_id in self.workflow.slotted else []
+        return attempt if self.workflow.concurrency is None else [*attempt, self.job.job_id]
 
     def _second_evaluation_changes_nothing(self) -> None:
         again = advance(self.workflow, self.state, self.now)
-        assert replace(again, wake_at=None) == Decision()
+        assert replace(again, wake_at=None) == Decision(), f"a second evaluation changes {again}"
         assert again.wake_at == self.job.wake_at
 
     def _ends_are_clean(self) -> None:
-        if self.job.status in JOB_FINAL:
+        """A job that has ended leaves nothing open; one that has not waits for a time or for somebody."""
+        if self.ended:
             assert all(node.status in NODE_FINAL for node in self.state.nodes.values())
+            assert all(child.status in NODE_FINAL for child in self.state.children.values())
             assert all(attempt.state in ATTEMPT_FINAL for attempt in self.state.attempts.values())
             assert self.job.wake_at is None
             assert self.job.completed_at is not None
         elif self.job.paused_at is None:
-            assert self.job.wake_at is not None or self.open_gates() or self.wanted_slots()
+            others = (*self.open_gates(), *self.wanted_slots(), *self.child_jobs())
+            assert self.job.wake_at is not None or others, f"nothing will ever happen: {self.statuses()}"
             assert self.job.wake_at is None or self.job.wake_at > self.now
 
     @property
@@ -155,6 +175,10 @@ class LawfulWorld(World):
     def wanted_slots(self) -> list[str]:
         """Return who waits for a slot."""
         return [holder for holder, slot in self.state.slots.items() if slot.granted_at is None]
+
+    def child_jobs(self) -> list[str]:
+        """Return the nodes that wait for the end of a child job."""
+        return [node_id for node_id, node in self.state.nodes.items() if waits_for_child(node)]
 
     def in_flight(self) -> list[str]:
         """Return the tasks that have an attempt out."""
@@ -197,7 +221,7 @@ def _happen(world: LawfulWorld, chance: Random, node_id: str, good: dict[str, bo
         case "release":
             world.report(node_id, "released")
         case "late":
-            _late_result(world, chance)
+            late_result(world, chance)
         case _:
             _let_time_pass(world, action)
 
@@ -245,7 +269,7 @@ def _outage(world: LawfulWorld) -> None:
     world.tick(0)
 
 
-def _late_result(world: LawfulWorld, chance: Random) -> None:
+def late_result(world: LawfulWorld, chance: Random) -> None:
     """Send an old result again, with another content; nothing may come of it."""
     if world.rows:
         row = chance.choice(list(world.rows.values()))
