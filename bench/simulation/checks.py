@@ -118,11 +118,12 @@ def no_result_was_lost(evidence: Evidence) -> Iterator[str]:
 
 
 def nothing_leaked(evidence: Evidence) -> Iterator[str]:
-    """No attempt is live and no slot is held when every job has ended."""
+    """No attempt is live, no slot is held and no order lies in an inbox when every job has ended."""
     for attempt in evidence.tables["attempts"]:
         if attempt["state"] not in ATTEMPT_FINAL:
             yield f"attempt {attempt['task_id']} is still {attempt['state']}"
     yield from (f"slot {row}" for row in evidence.tables["slots"])
+    yield from (f"order {row}" for row in evidence.tables["orders"])
 
 
 def statuses_moved_by_the_tables(evidence: Evidence) -> Iterator[str]:

@@ -18,6 +18,7 @@ TABLES = {
     "results": "SELECT * FROM dagapp.dag_task_results ORDER BY task_id",
     "events": "SELECT *, xmin::text AS xact FROM dagapp.dag_job_events ORDER BY event_id",
     "slots": "SELECT * FROM dagapp.dag_slots",
+    "orders": "SELECT * FROM dagapp.dag_commands WHERE processed_at IS NULL ORDER BY command_id",
     "fan_outs": "SELECT * FROM dagapp.dag_fan_outs ORDER BY job_id, node_id",
     "overruns": "SELECT * FROM sim.overruns",
     "moves": "SELECT *, xmin::text AS xact FROM sim.moves ORDER BY move_id",

@@ -294,6 +294,7 @@ class Load:
             (row,) = await self._cast.database.rows(
                 "SELECT (SELECT count(*) FROM dagapp.dag_jobs WHERE status IN ('PENDING', 'RUNNING'))"
                 " + (SELECT count(*) FROM dagapp.dag_task_results WHERE NOT processed)"
+                " + (SELECT count(*) FROM dagapp.dag_commands WHERE processed_at IS NULL)"
                 " + (SELECT count(*) FROM dagapp.dag_slots) AS left_over"
             )
             unanswered = sum(len(disk.unanswered) for disk in self._cast.disks)
