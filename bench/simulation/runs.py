@@ -150,6 +150,17 @@ def attempts_are_numbered_through_all_runs(evidence: Evidence) -> Iterator[str]:
             yield f"{key} has the attempt {node['task_id']}, its numbers are {begin} to {end - 1}"
 
 
+def nodes_keep_nothing_of_earlier_runs(evidence: Evidence) -> Iterator[str]:
+    """A node that was skipped has done nothing in its last run, and only such a node has a reason for it."""
+    for node in evidence.tables["nodes"]:
+        where, skipped = f"{node['job_id']}/{node['node_id']}", node["status"] == NodeStatus.SKIPPED
+        left = [name for name in ("output", "error", "task_id", "started_at") if node[name] is not None]
+        if skipped and left:
+            yield f"{where} was skipped and has {', '.join(left)}"
+        if skipped != (node["skip_reason"] is not None):
+            yield f"{where} is {node['status']} for {node['skip_reason']}"
+
+
 def jobs_ended_as_their_nodes(evidence: Evidence) -> Iterator[str]:
     """A failure that counts fails its job; what was cancelled and not begun anew leaves it cancelled."""
     nodes: defaultdict[str, dict[str, str]] = defaultdict(dict)

@@ -100,6 +100,10 @@ def _is_failed(row: dict[str, Any]) -> bool:
     return bool(row["status"] == "FAILED")
 
 
+def _is_skipped(row: dict[str, Any]) -> bool:
+    return bool(row["status"] == "SKIPPED")
+
+
 def _is_completed(row: dict[str, Any]) -> bool:
     return bool(row["status"] == "COMPLETED")
 
@@ -118,6 +122,8 @@ CHANGES: list[tuple[Callable[[Evidence], Any], str, Callable[[Rows], Rows]]] = [
     (runs.one_attempt_at_a_time, "moves", _without_an_end_of_attempt),
     (runs.attempts_are_numbered_through_all_runs, "attempts", _without_an_attempt),
     (runs.attempts_are_numbered_through_all_runs, "fan_outs", _with_later_children),
+    (runs.nodes_keep_nothing_of_earlier_runs, "nodes", lambda rows: _with(rows, _is_skipped, output={})),
+    (runs.nodes_keep_nothing_of_earlier_runs, "nodes", lambda rows: _with(rows, _is_skipped, status="COMPLETED")),
     (runs.jobs_ended_as_their_nodes, "jobs", lambda rows: _with(rows, _is_failed, status="COMPLETED")),
     (runs.jobs_ended_as_their_nodes, "jobs", lambda rows: _with(rows, _is_completed, status="CANCELLED")),
 ]
