@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from dataclasses import replace
 from typing import Any
 
+import core.dag.reopening
 import core.dag.results
 import core.dag.tallies
 import services.advance
@@ -16,8 +17,7 @@ from bench.simulation.patching import replaced
 from core.dag.run import Run
 from core.ids import split_task_id
 from core.models.engine import Attempt, NodeState, TaskResultRow
-from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState
-from core.wire import TaskResult
+from core.statuses import JOB_FINAL, NODE_FINAL, AttemptState, NodeStatus
 from orchestrator.loop import Loop
 from repositories.database import AsyncPool
 from repositories.decisions import DecisionRepository
@@ -25,6 +25,7 @@ from repositories.jobs import DueJob
 from services.claims import ClaimService
 from services.loading import EVERYTHING_DUE, Locked, lock_jobs
 from services.loading_fan_outs import Scope
+from services.reports import Told
 from services.results import ResultService
 from services.work import Connection, pipelined
 
@@ -38,14 +39,15 @@ def read_before_lock() -> Iterator[None]:
     advance_together: Any = Loop._advance_together
     report: Any = ResultService._report
 
-    async def advance_from_memory(self: Loop, due: Sequence[DueJob]) -> int:
+    async def advance_from_memory(self: Loop, due: Sequence[DueJob], *how: Any) -> int:
         async with _remembering(self.pool, [job.job_id for job in due], ()):
-            return int(await advance_together(self, due))
+            return int(await advance_together(self, due, *how))
 
-    async def report_from_memory(self: ResultService, worker_id: str, reports: Sequence[TaskResult], **how: Any) -> Any:
-        jobs = {parts[0] for one in reports if (parts := split_task_id(one.task_id))}
-        async with _remembering(self._pool, sorted(jobs), [one.task_id for one in reports]):
-            return await report(self, worker_id, reports, **how)
+    async def report_from_memory(self: ResultService, worker_id: str, told: Sequence[Told], **how: Any) -> Any:
+        tasks = [one.report.task_id for one in told]
+        jobs = {parts[0] for task in tasks if (parts := split_task_id(task))}
+        async with _remembering(self._pool, sorted(jobs), tasks):
+            return await report(self, worker_id, told, **how)
 
     async def lock_only(
         conn: Connection, job_ids: Iterable[str], task_ids: Iterable[str] = (), scope: Scope = EVERYTHING_DUE
@@ -83,7 +85,8 @@ def claim_without_state() -> Iterator[None]:
         return answer(self, request, {task: _as(AttemptState.QUEUED, one) for task, one in found.items()}, room)
 
     async def start_blindly(self: DecisionRepository, *arguments: Any) -> None:
-        await start(DecisionRepository(_Rewriting(self._conn)), *arguments)  # type: ignore[arg-type]
+        async with _rewriting(self._conn, _CONDITION, "") as conn:
+            await start(DecisionRepository(conn), *arguments)
 
     with replaced((ClaimService, "_answer", answer_blindly), (DecisionRepository, "start", start_blindly)):
         yield
@@ -117,8 +120,23 @@ def fan_in_by_results() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def rerun_without_followers() -> Iterator[None]:
+    """Start anew only the nodes that an order means: what follows keeps the end that it had in the run before."""
+
+    def start_alone(run: Run, roots: Iterable[str], event: str, by: Mapping[str, Any]) -> None:
+        begun = [node_id for node_id in roots if run.nodes[node_id].status is not NodeStatus.PENDING]
+        run.reopen(event, {**by, "nodes": begun})
+        for node_id in begun:
+            run.reset_node(node_id)
+
+    with replaced((core.dag.reopening, "_start_anew", start_alone)):
+        yield
+
+
 BUGS: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "read_before_lock": read_before_lock,
+    "rerun_without_followers": rerun_without_followers,
     "claim_without_state": claim_without_state,
     "fan_in_by_results": fan_in_by_results,
     "unfenced_result": unfenced_result,
@@ -134,13 +152,22 @@ def _as(state: AttemptState, attempt: Any) -> Any:
     return attempt.model_copy(update={"state": state}) if attempt.state in granted else attempt
 
 
-class _Rewriting:
-    """A connection that leaves the condition out of the claiming statement."""
+@asynccontextmanager
+async def _rewriting(conn: Any, condition: str, other: str) -> AsyncIterator[Any]:
+    """Yield a connection that says something else in place of a condition, which one of its statements has to have."""
+    rewriting = _Rewriting(conn, condition, other)
+    yield rewriting
+    if not rewriting.found:
+        raise AssertionError("the statement looks otherwise now: plant the bug anew")
 
-    def __init__(self, conn: Any) -> None:
+
+class _Rewriting:
+    def __init__(self, conn: Any, condition: str, other: str) -> None:
         self._conn = conn
+        self._condition = condition
+        self._other = other
+        self.found = False
 
     async def execute(self, query: str, values: Any) -> Any:
-        if _CONDITION not in query:
-            raise AssertionError("the statement that claims looks otherwise now: plant the bug anew")
-        return await self._conn.execute(query.replace(_CONDITION, ""), values)
+        self.found = self.found or self._condition in query
+        return await self._conn.execute(query.replace(self._condition, self._other), values)

@@ -1,16 +1,22 @@
 """What must hold after every history, checked against tables, event log, recorded moves and what workers did."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-from bench.simulation.database import SimulatedDatabase
+from bench.simulation.evidence import ANEW, RESET, Evidence, Json, logged, moved
 from bench.simulation.model import predict, sources_of
-from bench.simulation.worker import Disk
-from bench.simulation.workload import Workload
+from bench.simulation.runs import (
+    attempts_are_numbered_through_all_runs,
+    each_run_ended_once,
+    jobs_ended_as_their_nodes,
+    nodes_keep_nothing_of_earlier_runs,
+    one_attempt_at_a_time,
+    only_orders_leave_an_end,
+    orders_start_anew_what_they_mean,
+)
 from core.statuses import (
     ATTEMPT_FINAL,
     ATTEMPT_TRANSITIONS,
@@ -24,53 +30,6 @@ from core.statuses import (
 )
 from core.wire import ResultDisposition
 
-Json = dict[str, Any]
-TABLES = {
-    "jobs": "SELECT * FROM dagapp.dag_jobs ORDER BY job_id",
-    "nodes": "SELECT * FROM dagapp.dag_node_states ORDER BY job_id, node_id",
-    "attempts": "SELECT * FROM dagapp.dag_attempts ORDER BY task_id",
-    "results": "SELECT * FROM dagapp.dag_task_results ORDER BY task_id",
-    "events": "SELECT * FROM dagapp.dag_job_events ORDER BY event_id",
-    "slots": "SELECT * FROM dagapp.dag_slots",
-    "fan_outs": "SELECT * FROM dagapp.dag_fan_outs ORDER BY job_id, node_id",
-    "overruns": "SELECT * FROM sim.overruns",
-    "moves": "SELECT * FROM sim.moves ORDER BY move_id",
-    "ends": "SELECT * FROM sim.ends ORDER BY job_id",
-    "effects": "SELECT * FROM sim.effects ORDER BY run_id",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Everything that a history left."""
-
-    tables: Mapping[str, Sequence[Json]]
-    disks: Sequence[Disk]
-    workload: Workload
-
-    @classmethod
-    async def read(cls, database: SimulatedDatabase, disks: Sequence[Disk], workload: Workload) -> "Evidence":
-        """Read what the database holds."""
-        tables = {name: await database.rows(query) for name, query in TABLES.items()}
-        return cls(tables, disks, workload)
-
-
-def coverage(evidence: Evidence) -> Counter[str]:
-    """Return how often the history came to the places where engines of this kind go wrong."""
-    tables = evidence.tables
-    found = Counter(f"result {row['disposition']}" for row in tables["results"])
-    found.update(f"attempt {row['state']}" for row in tables["attempts"])
-    found.update(f"claim {outcome}" for disk in evidence.disks for outcome in disk.refused)
-    found["attempt sent again"] = sum(row["dispatch_no"] - 1 for row in tables["attempts"])
-    found["job taken over"] = sum(row["owner_epoch"] - 1 for row in tables["jobs"])
-    found["effect"] = len(tables["effects"])
-    found.update(f"node {row['status']}" for row in tables["nodes"])
-    found.update(f"fan-out of {min(row['item_count'], 2)}" for row in tables["fan_outs"])
-    found["child"] = sum(row["parent_node_id"] is not None for row in tables["nodes"])
-    found["slot waited for"] = sum(row["event_type"].endswith("slot_requested") for row in tables["events"])
-    return found
-
-
 Check = Callable[[Evidence], Iterator[str]]
 
 
@@ -79,14 +38,11 @@ def violations(evidence: Evidence) -> list[str]:
     return [f"{check.__name__}: {found}" for check in CHECKS for found in check(evidence)]
 
 
-def every_job_ended_once(evidence: Evidence) -> Iterator[str]:
-    """Each job is final, and what hangs on its end ran once, with its status."""
-    ends = {row["job_id"]: row["status"] for row in evidence.tables["ends"]}
+def every_job_ended(evidence: Evidence) -> Iterator[str]:
+    """Each job is final, and so is each of its nodes."""
     for job in evidence.tables["jobs"]:
         if job["status"] not in JOB_FINAL:
             yield f"job {job['job_id']} is {job['status']}"
-        elif ends.get(job["job_id"]) != job["status"]:
-            yield f"job {job['job_id']} is {job['status']}, its end was noted as {ends.get(job['job_id'])}"
     for node in evidence.tables["nodes"]:
         if node["status"] not in NODE_FINAL:
             yield f"node {node['job_id']}/{node['node_id']} is {node['status']}"
@@ -163,48 +119,44 @@ def no_result_was_lost(evidence: Evidence) -> Iterator[str]:
 
 
 def nothing_leaked(evidence: Evidence) -> Iterator[str]:
-    """No attempt is live and no slot is held when every job has ended."""
+    """No attempt is live, no slot is held and no order lies in an inbox when every job has ended."""
     for attempt in evidence.tables["attempts"]:
         if attempt["state"] not in ATTEMPT_FINAL:
             yield f"attempt {attempt['task_id']} is still {attempt['state']}"
     yield from (f"slot {row}" for row in evidence.tables["slots"])
+    yield from (f"order {row}" for row in evidence.tables["orders"])
 
 
 def statuses_moved_by_the_tables(evidence: Evidence) -> Iterator[str]:
-    """Each event is one allowed move, rows never leave a final status, and rows went where the log says."""
-    logged = _logged(evidence)
-    for (kind, key), statuses in logged.items():
+    """Each event is one allowed move or begins anew, and rows went where the log says."""
+    told = logged(evidence)
+    for (kind, key), statuses in told.items():
         table: Any = JOB_TRANSITIONS if kind == "job" else NODE_TRANSITIONS
         status_type: Any = JobStatus if kind == "job" else NodeStatus
         for source, target in pairwise(statuses):
-            if target != source and status_type(target) not in table[status_type(source)]:
+            if ANEW not in {source, target} and target != source and status_type(target) not in table[source]:
                 yield f"{kind} {key} went from {source} to {target} in the log"
-    seen: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    finals = {"job": JOB_FINAL, "node": NODE_FINAL, "attempt": ATTEMPT_FINAL}
+    for where, targets in moved(evidence).items():
+        if not _is_part_of(targets, told.get(where, [])):
+            yield f"{where[0]} {where[1]} went {targets}, the log says {told.get(where)}"
     for move in evidence.tables["moves"]:
-        kind, key, source, target = move["entity"], move["key"], move["source"], move["target"]
-        seen[kind, key].append(target)
-        if source in finals[kind]:
-            yield f"{kind} {key} left {source} for {target}"
-        elif kind == "attempt" and source and AttemptState(target) not in ATTEMPT_TRANSITIONS[AttemptState(source)]:
+        key, source, target = move["key"], move["source"], move["target"]
+        if move["entity"] == "attempt" and source and target not in ATTEMPT_TRANSITIONS[AttemptState(source)]:
             yield f"attempt {key} went from {source} to {target}"
-    for where, targets in seen.items():
-        if where[0] != "attempt" and not _is_part_of(targets, logged.get(where, [])):
-            yield f"{where[0]} {where[1]} went {targets}, the log says {logged.get(where)}"
 
 
 def the_log_replays(evidence: Evidence) -> Iterator[str]:
     """The last status in the log is the status of the row."""
-    logged = _logged(evidence)
+    told = logged(evidence)
     rows = [(("job", job["job_id"]), job["status"]) for job in evidence.tables["jobs"]]
     rows += [(("node", f"{one['job_id']}/{one['node_id']}"), one["status"]) for one in evidence.tables["nodes"]]
     for where, status in rows:
-        if logged.get(where, [None])[-1] != status:
-            yield f"{where[0]} {where[1]} is {status}, the log says {logged.get(where)}"
+        if told.get(where, [""])[-1] != status:
+            yield f"{where[0]} {where[1]} is {status}, the log says {told.get(where)}"
 
 
 def nothing_started_early(evidence: Evidence) -> Iterator[str]:
-    """When a node becomes ready, every source of it has ended before in the log."""
+    """When a node becomes ready, every source of it has ended before in the log, and did not begin anew since."""
     workflows = {job["job_id"]: job["workflow_id"] for job in evidence.tables["jobs"]}
     ended: set[tuple[str, str]] = set()
     for event in evidence.tables["events"]:
@@ -220,10 +172,16 @@ def nothing_started_early(evidence: Evidence) -> Iterator[str]:
                     yield f"{job_id}/{node_id} became ready before {source} had ended"
         if event["event_status"] in NODE_FINAL:
             ended.add((job_id, node_id))
+        elif event["event_type"] == RESET:
+            ended.discard((job_id, node_id))
 
 
 def certain_jobs_ended_as_the_model_says(evidence: Evidence) -> Iterator[str]:
-    """Whatever went wrong on the way, budgets that cannot run out lead to the one end that the language gives."""
+    """Whatever went wrong or began anew, budgets that cannot run out lead to the one end that the language gives.
+
+    Jobs that run for others may be cancelled with what they run for, and only then.
+    """
+    attempts = {row["task_id"]: row["state"] for row in evidence.tables["attempts"]}
     nodes: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for row in evidence.tables["nodes"]:
         reason = f" {row['skip_reason']}" if row["skip_reason"] else ""
@@ -232,22 +190,26 @@ def certain_jobs_ended_as_the_model_says(evidence: Evidence) -> Iterator[str]:
         if job["workflow_id"] not in evidence.workload.certain:
             continue
         definition = evidence.workload.definitions[job["workflow_id"]]
-        if job["status"] == JobStatus.CANCELLED and job["parent_task_id"]:
-            continue  # with its parent
+        if job["status"] == JobStatus.CANCELLED and attempts.get(job["parent_task_id"]) == AttemptState.REVOKED:
+            continue
         expected = predict(definition, evidence.workload.plans[job["workflow_id"]])
         found = {key: nodes[job["job_id"]].get(key) for key in expected.nodes}
         if (found, job["status"]) != (dict(expected.nodes), expected.job):
             yield f"job {job['job_id']} ended {job['status']} {found}, the model says {expected}"
+        if {one["node_id"] for one in job["warnings"]} != expected.warned:
+            yield f"job {job['job_id']} has the warnings {job['warnings']}, the model says {expected.warned}"
 
 
 def fan_outs_account_for_every_item(evidence: Evidence) -> Iterator[str]:
-    """A fan-out is over when each item is, once; what its fan_in gives are the outputs of those that succeeded."""
+    """A fan-out is over when each item is, once in its last run; its fan_in gives the outputs that are there."""
     jobs = {job["job_id"]: job for job in evidence.tables["jobs"]}
     children: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
     nodes = {(row["job_id"], row["node_id"]): row for row in evidence.tables["nodes"]}
     for row in evidence.tables["nodes"]:
         if row["parent_node_id"]:
             children[row["job_id"], row["parent_node_id"]].append(row)
+    known = {(row["job_id"], row["node_id"]) for row in evidence.tables["fan_outs"]}
+    yield from (f"{key[0]}/{key[1]} has children and no row" for key in children.keys() - known)
     for fan_out in evidence.tables["fan_outs"]:
         key = (fan_out["job_id"], fan_out["node_id"])
         node, fan_in = nodes[key], nodes[key[0], f"{key[1]}in"]
@@ -284,40 +246,26 @@ def slots_were_kept_to(evidence: Evidence) -> Iterator[str]:
 
 
 CHECKS: Sequence[Check] = (
-    every_job_ended_once,
+    every_job_ended,
+    each_run_ended_once,
     nothing_ran_twice,
     no_living_lease_was_lost,
     results_match_the_log,
     no_result_was_lost,
     nothing_leaked,
     statuses_moved_by_the_tables,
+    only_orders_leave_an_end,
+    orders_start_anew_what_they_mean,
+    one_attempt_at_a_time,
+    attempts_are_numbered_through_all_runs,
+    nodes_keep_nothing_of_earlier_runs,
+    jobs_ended_as_their_nodes,
     the_log_replays,
     nothing_started_early,
     certain_jobs_ended_as_the_model_says,
     fan_outs_account_for_every_item,
     slots_were_kept_to,
 )
-
-
-def _logged(evidence: Evidence) -> dict[tuple[str, str], list[str]]:
-    """Return the statuses that the log gives jobs and nodes, in order."""
-    found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for node in evidence.tables["nodes"]:
-        if node["parent_node_id"] is None:
-            found["node", f"{node['job_id']}/{node['node_id']}"].append("PENDING")
-    for event in evidence.tables["events"]:
-        status, key = event["event_status"], f"{event['job_id']}/{event['node_id']}"
-        if event["node_id"] is None and status in frozenset(JobStatus):
-            found["job", event["job_id"]].append(status)
-        elif status not in frozenset(NodeStatus):
-            continue
-        elif "children" in event["event_data"]:
-            for first, last in event["event_data"]["children"]:
-                for number in range(first, last + 1):
-                    found["node", f"{key}__{number}"].append(status)
-        else:
-            found["node", key].append(status)
-    return dict(found)
 
 
 def _is_part_of(part: Sequence[str], whole: Sequence[str]) -> bool:

@@ -26,9 +26,9 @@ CREATE SCHEMA sim;
 CREATE TABLE sim.clock (one boolean PRIMARY KEY DEFAULT true, now timestamptz NOT NULL);
 INSERT INTO sim.clock (now) VALUES ('2026-01-01Z');
 CREATE TABLE sim.moves (
-    move_id bigint GENERATED ALWAYS AS IDENTITY, entity text, key text, source text, target text,
+    move_id bigint GENERATED ALWAYS AS IDENTITY, entity text, key text, source text, target text, run_no integer,
     lease_left interval);
-CREATE TABLE sim.ends (job_id text PRIMARY KEY, status text);
+CREATE TABLE sim.ends (job_id text, run_no integer, status text, PRIMARY KEY (job_id, run_no));
 CREATE TABLE sim.effects (run_id text PRIMARY KEY, task_id text, item integer, seen_move bigint);
 CREATE TABLE sim.overruns (slot_key text, held bigint, most integer);
 GRANT USAGE ON SCHEMA sim TO PUBLIC;
@@ -41,15 +41,16 @@ CREATE OR REPLACE FUNCTION dagapp.clock() RETURNS timestamptz LANGUAGE plpgsql S
 AS $$ BEGIN RETURN (SELECT now FROM sim.clock); END $$;
 
 CREATE FUNCTION sim.note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
-DECLARE new_row jsonb := to_jsonb(NEW);
-DECLARE old_row jsonb := CASE WHEN TG_OP = 'UPDATE' THEN to_jsonb(OLD) END;
+DECLARE new_row jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) END;
+DECLARE old_row jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) END;
+DECLARE any_row jsonb := coalesce(new_row, old_row);
 BEGIN
-    INSERT INTO sim.moves (entity, key, source, target, lease_left) VALUES (
+    INSERT INTO sim.moves (entity, key, source, target, run_no, lease_left) VALUES (
         TG_ARGV[0],
-        CASE TG_ARGV[0] WHEN 'job' THEN new_row ->> 'job_id'
-            WHEN 'node' THEN (new_row ->> 'job_id') || '/' || (new_row ->> 'node_id')
-            ELSE new_row ->> 'task_id' END,
-        old_row ->> TG_ARGV[1], new_row ->> TG_ARGV[1],
+        CASE TG_ARGV[0] WHEN 'job' THEN any_row ->> 'job_id'
+            WHEN 'node' THEN (any_row ->> 'job_id') || '/' || (any_row ->> 'node_id')
+            ELSE any_row ->> 'task_id' END,
+        old_row ->> TG_ARGV[1], new_row ->> TG_ARGV[1], (new_row ->> 'run_no')::integer,
         (old_row ->> 'lease_expires_at')::timestamptz - dagapp.clock());
     RETURN NULL;
 END $$;
@@ -64,7 +65,12 @@ CREATE FUNCTION sim.count_slots() RETURNS trigger LANGUAGE plpgsql SECURITY DEFI
 END $$;
 CREATE TRIGGER sim_granted AFTER UPDATE ON dagapp.dag_slots FOR EACH ROW EXECUTE FUNCTION sim.count_slots();
 """
-WATCHED = {"job": ("dag_jobs", "status"), "node": ("dag_node_states", "status"), "attempt": ("dag_attempts", "state")}
+WATCHED = {
+    "job": ("dag_jobs", "status", "(OLD.status, OLD.run_no) IS DISTINCT FROM (NEW.status, NEW.run_no)"),
+    "node": ("dag_node_states", "status", "OLD.status IS DISTINCT FROM NEW.status"),
+    "attempt": ("dag_attempts", "state", "OLD.state IS DISTINCT FROM NEW.state"),
+}
+"""By entity its table, the column that says where it stands, and which updates are noted."""
 EMPTIED = ("dagapp.dag_jobs", "dagapp.dag_node_states", "dagapp.dag_attempts", "dagapp.dag_workflows",
            "dagapp.dag_orchestrators", "dagapp.dag_workers", "dagapp.dag_task_results", "dagapp.dag_job_events",
            "dagapp.dag_settings", "dagapp.dag_limits", "dagapp.dag_slots", "dagapp.dag_commands",
@@ -173,15 +179,15 @@ async def prepare(admin: AsyncConnection[Any]) -> None:
     if await cursor.fetchone() == (True,):
         return
     await admin.execute(SCHEMA)
-    for entity, (table, column) in WATCHED.items():
-        names = {"table": sql.Identifier("dagapp", table), "column": sql.Identifier(column)}
+    for entity, (table, column, changed) in WATCHED.items():
+        names = {"table": sql.Identifier("dagapp", table), "changed": sql.SQL(changed)}
         values = {"entity": sql.Literal(entity), "name": sql.Literal(column)}
         await admin.execute(
             sql.SQL(
-                "CREATE TRIGGER sim_made AFTER INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION"
+                "CREATE TRIGGER sim_made AFTER INSERT OR DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION"
                 " sim.note({entity}, {name});"
                 "CREATE TRIGGER sim_moved AFTER UPDATE ON {table} FOR EACH ROW"
-                " WHEN (OLD.{column} IS DISTINCT FROM NEW.{column}) EXECUTE FUNCTION sim.note({entity}, {name})"
+                " WHEN ({changed}) EXECUTE FUNCTION sim.note({entity}, {name})"
             ).format(**names, **values)
         )
     cursor = await admin.execute(

@@ -17,9 +17,10 @@ import services.chores
 import services.payload_desk
 from bench.simulation.broker import Broker
 from bench.simulation.bugs import BUGS
-from bench.simulation.checks import Evidence, coverage, violations
+from bench.simulation.checks import violations
 from bench.simulation.database import SimulatedDatabase
-from bench.simulation.desk import VirtualSleep
+from bench.simulation.desk import VirtualAsyncio
+from bench.simulation.evidence import Evidence, coverage
 from bench.simulation.faults import Faults, Profile
 from bench.simulation.instance import NoAnswer, Orchestrator, call
 from bench.simulation.operator import Operator
@@ -59,6 +60,8 @@ class Size:
 
     jobs: tuple[int, int] = (3, 8)
     fault_seconds: tuple[float, float] = (30.0, 200.0)
+    anew: float = 0.4
+    """Chance that an order of the operator is a retry or a rerun, while there are faults."""
 
 
 SMALL = Size((2, 4), (20.0, 60.0))
@@ -67,14 +70,16 @@ SMALL = Size((2, 4), (20.0, 60.0))
 class Cast:
     """All processes of a history, with their boots; whoever dies comes back."""
 
-    def __init__(self, world: World, database: SimulatedDatabase, faults: Faults, workload: Workload) -> None:
+    def __init__(
+        self, world: World, database: SimulatedDatabase, faults: Faults, workload: Workload, anew: float
+    ) -> None:
         self.world = world
         self.database = database
         self.faults = faults
         self.broker = Broker(world, faults)
         self.disks: list[Disk] = []
         self._catalogue = workload.catalogue()
-        self._operator = Operator(world, faults, database, workload)
+        self._operator = Operator(world, faults, database, workload, anew)
         self._boots = 0
         self._orchestrators: dict[str, Orchestrator] = {}
         self._workers: dict[str, Worker] = {}
@@ -199,7 +204,7 @@ async def run_history(
     faults = Faults(world.chance, profile or Profile.draw(chance), world.monotonic)
     workload = Workload.draw(chance)
     names = sorted(workload.definitions)
-    cast = Cast(world, database, faults, workload)
+    cast = Cast(world, database, faults, workload, size.anew)
     load = Load(cast, [chance.choice(names) for _ in range(chance.randint(*size.jobs))])
     planted = BUGS[bug]() if bug else nullcontext()
     async with _recording(history), _virtual(world, seed):
@@ -289,6 +294,7 @@ class Load:
             (row,) = await self._cast.database.rows(
                 "SELECT (SELECT count(*) FROM dagapp.dag_jobs WHERE status IN ('PENDING', 'RUNNING'))"
                 " + (SELECT count(*) FROM dagapp.dag_task_results WHERE NOT processed)"
+                " + (SELECT count(*) FROM dagapp.dag_commands WHERE processed_at IS NULL)"
                 " + (SELECT count(*) FROM dagapp.dag_slots) AS left_over"
             )
             unanswered = sum(len(disk.unanswered) for disk in self._cast.disks)
@@ -335,8 +341,8 @@ async def _virtual(world: World, seed: int) -> AsyncIterator[None]:
     with replaced(
         (orchestrator.loop, "time", _VirtualTime(world)),
         (orchestrator.heartbeat, "time", _VirtualTime(world)),
-        (services.chores, "asyncio", VirtualSleep(world)),
-        (services.payload_desk, "asyncio", VirtualSleep(world)),
+        (services.chores, "asyncio", VirtualAsyncio(world)),
+        (services.payload_desk, "asyncio", VirtualAsyncio(world)),
         (retry, "REDISPATCH_SECONDS", REDISPATCH_SECONDS),
         (retry, "REDISPATCH_MAX_SECONDS", 4 * REDISPATCH_SECONDS),
         (uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128), version=4)),

@@ -221,8 +221,9 @@ async def call(
 
 
 async def _note_end(conn: Connection, job: Job) -> None:
-    """Stand for what hangs on a job's end; a second end would break the primary key."""
-    await conn.execute("INSERT INTO sim.ends (job_id, status) VALUES (%s, %s)", (job.job_id, job.status))
+    """Stand for what hangs on a job's end; a second end of a run would break the primary key."""
+    values = (job.job_id, job.run_no, job.status)
+    await conn.execute("INSERT INTO sim.ends (job_id, run_no, status) VALUES (%s, %s, %s)", values)
 
 
 def _nobody_waits(_: Iterable[Job]) -> None:
