@@ -309,13 +309,14 @@ class Run:
         self._put(self.node(node_id).model_copy(update={"params_override": dict(params) or None}))
 
     def reopen(self, event: str, data: Mapping[str, Any]) -> None:
-        """Begin the next run of the job; one that had ended is RUNNING again, under nobody's ownership yet."""
+        """Begin the next run of the job; one whose end is stored is RUNNING again, under nobody's ownership yet."""
         if self.job.status in JOB_FINAL:
             seconds = self.workflow.deadline_seconds
             deadline = None if seconds is None else self.now + timedelta(seconds=seconds)
             ended = dict.fromkeys(("completed_at", "paused_at", "waiting_for", "outputs", "outputs_ref", "error"))
-            owner = {"owner_id": None, "owner_epoch": self.job.owner_epoch + 1}
-            self.set_job(status=JobStatus.RUNNING, warnings=[], deadline_at=deadline, **ended, **owner)
+            self.set_job(status=JobStatus.RUNNING, warnings=[], deadline_at=deadline, **ended)
+            if self.state.job.status in JOB_FINAL:
+                self.set_job(owner_id=None, owner_epoch=self.job.owner_epoch + 1)
         self.set_job(run_no=self.job.run_no + 1)
         self.note(event, **data, run_no=self.job.run_no)
 

@@ -142,6 +142,22 @@ async def test_a_rerun_of_the_last_node_ends_the_job_in_the_same_transaction(
     assert (job.status, job.run_no, len(engine.ended)) == (JobStatus.COMPLETED, 2, 1)
 
 
+@pytest.mark.parametrize("again", ["retry", "rerun"])
+async def test_a_cancel_that_is_taken_back_in_the_same_evaluation_ends_nothing(
+    engine: Engine, worker: HandWorker, again: str
+) -> None:
+    job_id = await engine.create("echo_test")
+    owner = (await engine.job(job_id)).owner_id
+    assert owner is not None
+    for kind in ("cancel", again):
+        await engine.query("INSERT INTO dagapp.dag_commands (job_id, kind, actor) VALUES (%s, %s, 'op')", job_id, kind)
+    await engine.advance(job_id)
+    job = await engine.job(job_id)
+    assert (job.status, job.run_no, job.owner_id, engine.ended) == (JobStatus.RUNNING, 2, owner, [])
+    await worker.run(await engine.message(job_id))
+    assert [one.status for one in engine.ended] == [JobStatus.COMPLETED]
+
+
 async def test_a_rerun_takes_edited_params(engine: Engine, worker: HandWorker) -> None:
     job_id = await engine.create("echo_test", {"message": "hi"})
     await worker.run(await engine.message(job_id))
