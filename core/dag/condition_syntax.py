@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from core.dag.json_values import as_stored
 from core.dag.other_languages import instead_of_sign
 from core.dag.templates import Expression, TemplateFailed, compile_text
 from core.errors import GeodagError
@@ -350,7 +351,8 @@ class _Parser:
         number = int(text) if text.isdecimal() else float(text)
         if isinstance(number, float) and math.isinf(number):
             raise self.error(f"{text} is too large a number")
-        return number
+        stored: int | float = as_stored(number, text)
+        return stored
 
     def text(self, quoted: str) -> str:
         if "{{" in quoted:

@@ -14,7 +14,7 @@ from core.errors import CallerError, ParameterInvalid, ParameterMissing
 from core.wording import offered, shorten
 
 MOST_TOLD = 5
-"""Problems that a refusal tells beside its first."""
+"""Problems that one refusal tells."""
 
 
 def resolve_inputs(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,7 +28,9 @@ def resolve_inputs(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, An
 
 def fit(specs: Mapping[str, InputSpec], given: Mapping[str, Any], workflow_id: str) -> dict[str, Any]:
     """Return what `resolve_inputs` does, for the inputs of a workflow by themselves."""
-    wrong: list[CallerError] = [_unknown(name, specs, workflow_id) for name in given if name not in specs]
+    unknown = [name for name in given if name not in specs]
+    wrong: list[CallerError] = [_unknown(name, specs, workflow_id) for name in unknown[:MOST_TOLD]]
+    untold = len(unknown) - len(wrong)
     fitting: dict[str, Any] = {}
     for name, spec in specs.items():
         try:
@@ -36,16 +38,17 @@ def fit(specs: Mapping[str, InputSpec], given: Mapping[str, Any], workflow_id: s
         except CallerError as error:
             wrong.append(error)
     if wrong:
-        raise _together(wrong)
+        raise _together(wrong, untold)
     return fitting
 
 
-def _together(errors: Sequence[CallerError]) -> CallerError:
+def _together(errors: Sequence[CallerError], untold: int) -> CallerError:
     """Return the first error, whose message tells the next ones too: whoever sent several mends them at once."""
-    first, others = errors[0], [shorten(one.detail.message) for one in errors[1:]]
-    if others:
-        more = f" (and {len(others) - MOST_TOLD} more)" if len(others) > MOST_TOLD else ""
-        message = f"{first.detail.message}; also: {'; '.join(others[:MOST_TOLD])}{more}"
+    first, others = errors[0], errors[1:MOST_TOLD]
+    left = untold + len(errors) - 1 - len(others)
+    if others or left:
+        also = "; ".join(shorten(one.detail.message) for one in others)
+        message = f"{first.detail.message}; also: {also}{f' (and {left} more)' if left else ''}"
         first.detail = first.detail.model_copy(update={"message": message})
     return first
 
@@ -66,7 +69,7 @@ def _fit_one(spec: InputSpec, name: str, given: Mapping[str, Any]) -> Any:
         stored = as_stored(value, field)
     except NotJson as error:
         raise ParameterInvalid(error.detail.message, field=field) from error
-    for path, problem, found in violations(spec, value, field):
+    for path, problem, found in violations(spec, stored, field):
         raise ParameterInvalid(f"{path} {problem}", field=path, value=short_value(found))
     return stored
 

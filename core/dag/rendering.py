@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from core.dag.complaints import OF_NAMES, full_complaint, short_value
 from core.dag.input_spec import InputSpec
 from core.dag.inputs import fit
+from core.dag.json_values import as_stored
 from core.dag.templates import TemplateFailed, compile_value, render
 from core.errors import ErrorDetail, GeodagError
 from core.handlers_catalog import CATALOG, HandlerSpec
@@ -118,7 +119,7 @@ def _scope(wanted: Rendering, load: Load) -> dict[str, Any]:
         place, names = scope, list(one.at)
         for name in names[:-1]:
             place[name] = place = dict(place.get(name, {}))
-        place[names[-1]] = load(one.ref)
+        place[names[-1]] = as_stored(load(one.ref), ".".join(one.at))
     return scope
 
 

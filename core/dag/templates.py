@@ -6,6 +6,7 @@ is put in as text (JSON text for anything that is not a string). Statements, cal
 error that names its path, except under `default(…)` and `is defined`.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -281,7 +282,12 @@ def _compile(node: nodes.Expr, source: str) -> TemplateExpression:
 
 
 class _AsJson(NodeTransformer):
-    """Makes `a ~ b` join JSON text, where Jinja2 would join Python's `str`, and a list of `(a, b)`."""
+    """Makes `a ~ b` join JSON text, where Jinja2 would join `str`, a list of `(a, b)`, and numbers as stored."""
+
+    def visit_Const(self, node: nodes.Const) -> nodes.Const:
+        if isinstance(node.value, float) and math.isfinite(node.value):
+            return nodes.Const(as_stored(node.value, "number"), lineno=node.lineno)
+        return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:
         self.generic_visit(node)

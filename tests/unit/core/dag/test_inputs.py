@@ -54,7 +54,7 @@ def test_an_unknown_input_is_refused() -> None:
         ({"type": "integer"}, [0, -1, 2**53 + 1], ["5", True, 5.0, 5.5, float("inf")]),
         ({"type": "number"}, [0, 1.5, -2, 10**400, -(10**1200)], ["5", False, float("nan"), float("inf")]),
         ({"type": "boolean"}, [True, False], [0, 1, "true", "yes"]),
-        ({"type": "array"}, [[], [1, "a"]], ["[]", {}, (1,), "abc"]),
+        ({"type": "array"}, [[], [1, "a"]], ["[]", {}, "abc"]),
         ({"type": "object"}, [{}, {"items": 1}], [[], "{}", [["a", 1]]]),
         ({"type": ["string", "integer"]}, ["a", 1], [1.5, True, []]),
         ({}, [1, "a", [], {}, True], [float("nan")]),
@@ -219,4 +219,16 @@ def test_everything_that_is_wrong_with_inputs_is_told_at_once() -> None:
     assert "; also: inputs.n must be integer, got string; inputs.must is required" in detail.message
     with pytest.raises(ParameterInvalid) as caught:
         resolve_inputs(workflow, {f"x{number}": 1 for number in range(10)})
-    assert caught.value.detail.message.endswith("(and 5 more)")
+    assert caught.value.detail.message.endswith("(and 6 more)")
+    began = time.process_time()
+    with pytest.raises(ParameterInvalid, match=r"inputs\.x0 "):
+        resolve_inputs(workflow, {f"x{number}": 1 for number in range(100_000)})
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "value"),
+    [({"type": "integer"}, 1e17), ({"type": "number", "minimum": 10**23}, 1e23), ({"enum": [10**23]}, 1e23)],
+)
+def test_an_input_is_judged_as_it_is_stored(spec: dict[str, Any], value: float) -> None:
+    assert repr(resolve(spec, value)) == repr(as_stored(value, "x"))

@@ -173,7 +173,7 @@ def test_default_defined_and_status_accept_what_is_not_there(text: str, expected
         "{{ [[] | last] }}",
         "{{ inputs.n | length }}",
         "{{ inputs.text | sum }}",
-        "{{ 1e308 * 10 }}",
+        "{{ 1.5 * 1e308 * 10 }}",
         "{{ inputs.list | sort | max > 'a' }}",
         "{{ {1: 2} }}",
         "{{ '\\u0000' }}",
@@ -451,3 +451,8 @@ def test_signs_of_other_languages_are_told_with_what_to_write(text: str, told: s
     with pytest.raises(TemplateFailed) as caught:
         compile_text(text)
     assert str(caught.value).endswith(told)
+
+
+@pytest.mark.parametrize("text", ["{{ inputs.n == 1e23 }}", "{{ [1e23, -0.0] == [inputs.n, 0.0] }}"])
+def test_a_number_in_a_template_is_the_one_that_a_value_of_the_same_text_is(text: str) -> None:
+    assert compile_value(text).evaluate({"inputs": {"n": as_stored(1e23, "n")}}) is True
