@@ -14,6 +14,8 @@ from core.wording import readable
 class NotJson(GeodagError):
     """A handler returned something that JSON, or PostgreSQL's jsonb, cannot hold."""
 
+    code = "OUTPUT_INVALID"
+
 
 def to_json(value: Any, path: str = "output", depth: int = 0) -> Any:
     """Return `value` as dicts, lists, text, numbers, booleans and None; numpy scalars become numbers.
@@ -22,7 +24,7 @@ def to_json(value: Any, path: str = "output", depth: int = 0) -> Any:
         NotJson: NaN, infinity, U+0000, a lone surrogate, a key that is no text, an integer of more than 4,096 bits,
             more than 100 levels, or any other type; names the path.
     """
-    if depth > MAX_DEPTH:
+    if depth >= MAX_DEPTH and isinstance(value, BaseModel | Mapping | list | tuple):
         raise NotJson(f"{path} is nested deeper than {MAX_DEPTH} levels", field=path)
     match value:
         case None | bool():

@@ -18,8 +18,8 @@ CHILD_COLUMNS = ("node_id", "status", "attempt", "waits for", "error or reason")
 MOST_CHILDREN = 200
 """That one answer has of children."""
 SHOWN = (
-    "job_id", "workflow_id", "status", "run_no", "priority", "paused_at", "progress", "waiting_for", "cancelled",
-    "error", "warnings", "outputs", "created_at", "started_at", "completed_at",
+    "job_id", "workflow_id", "status", "run_no", "parent_task_id", "priority", "paused_at", "progress", "waiting_for",
+    "cancelled", "error", "warnings", "outputs", "created_at", "started_at", "completed_at",
 )  # fmt: skip
 SHOWN_OF_NODE = (
     "node_id", "status", "attempt", "waiting_for", "skip_reason", "fan_out", "child_job_id", "running", "error",

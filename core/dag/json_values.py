@@ -101,7 +101,7 @@ def as_stored(value: Any, path: str, depth: int = 0) -> Any:
 
 
 def _stored(value: Any, path: str, depth: int) -> Any:
-    if depth > MAX_DEPTH:
+    if depth >= MAX_DEPTH and isinstance(value, dict | list | tuple):
         raise NotJson(f"{shorten(path, 60)} is nested deeper than {MAX_DEPTH} levels", field=shorten(path, MAX_PATH))
     match value:
         case None | bool():

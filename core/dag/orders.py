@@ -74,7 +74,8 @@ class RerunArguments(Arguments):
 
     node_id: str | None = Field(default=None, description="From this node on; from the start when it is left out.")
     params: dict[str, Any] | None = Field(
-        default=None, description="Put over the node's own params from now on; {} takes earlier ones off."
+        default=None,
+        description="Values, never templates, put over the node's own params from now on; {} takes earlier ones off.",
     )
     only_unsuccessful: bool = Field(
         default=False, description="Only a job that failed or was cancelled; another is refused with `JOB_NOT_FAILED`."

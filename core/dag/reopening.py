@@ -11,7 +11,7 @@ from core.dag.check_params import wrong_params
 from core.dag.json_values import NotJson, as_stored
 from core.dag.run import Run
 from core.errors import Conflict, ParameterInvalid
-from core.ids import split_task_id
+from core.ids import canonical_json, split_task_id
 from core.models.engine import NodeState
 from core.statuses import NodeStatus, SkipReason
 
@@ -117,13 +117,17 @@ def _fit_params(run: Run, node_id: str, params: Mapping[str, Any]) -> Mapping[st
         stored: dict[str, Any] = as_stored(dict(params), "params")
     except NotJson as error:
         raise ParameterInvalid(error.detail.message, field=error.detail.field) from error
+    for name, value in stored.items():
+        if "{{" in canonical_json(value):
+            message = f"params.{name} has a {{{{ … }}}}, and params of a rerun are values, which nobody renders"
+            raise ParameterInvalid(message, field=f"params.{name}")
     if (spec := run.catalog.get(work.handler)) is None:
         return stored
     known, strict = spec.params.model_fields, spec.params.model_config.get("extra") == "forbid"
     if strict and (unknown := sorted(params.keys() - known.keys())):
         message = f"{work.handler} has no param {unknown[0]!r}; it has {', '.join(known) or 'none'}"
         raise ParameterInvalid(message, field=f"params.{unknown[0]}")
-    for path, problem in wrong_params(spec, {**work.params, **params}):
+    for path, problem in wrong_params(spec, {**work.params, **stored}):
         if path[0] in params:
             raise ParameterInvalid(problem, field=".".join(("params", *map(str, path))))
     return stored

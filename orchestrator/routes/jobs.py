@@ -86,6 +86,9 @@ class JobView(BaseModel):
     correlation_id: str | None = Field(
         description="Id of the request that it works for, also of a child job; null of what an operator started."
     )
+    parent_task_id: str | None = Field(
+        description="Of a child job: the task that it is, {job_id}_{node_id}_{attempt} of its parent."
+    )
     submitted_by: str | None
     paused_at: datetime | None
     wake_at: datetime | None

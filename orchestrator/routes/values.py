@@ -35,7 +35,8 @@ async def get_input(request: Request, job_id: str, name: str) -> Response:
     """Return one resolved input of a job."""
     ctx, job = await _job(request, job_id)
     ref = (job.input_refs or {}).get(name)
-    return await _answer(ctx, job.input_params.get(name), ref, f"input {name} of job {job_id} has no value")
+    nothing = f"job {job_id} has no input {name}"
+    return await _answer(ctx, job.input_params.get(name), ref, nothing, may_be_null=name in job.input_params)
 
 
 @router.get("/{job_id}/nodes/{node_id}/output")
@@ -76,13 +77,13 @@ async def _node(request: Request, job_id: str, node_id: str) -> tuple[Context, N
     return ctx, node
 
 
-async def _answer(ctx: Context, value: Any, ref: Any, nothing: str) -> Response:
+async def _answer(ctx: Context, value: Any, ref: Any, nothing: str, *, may_be_null: bool = False) -> Response:
     """Return a value from its row or from its blob; what is not there is an error before the first byte.
 
     An answer whose value turns out damaged after that breaks off before its last byte.
     """
     if ref is None:
-        if value is None:
+        if value is None and not may_be_null:
             raise NotFound(nothing)
         return Response(canonical_json(value), media_type="application/json")
     stored = PayloadRef.model_validate(ref)

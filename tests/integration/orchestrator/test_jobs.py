@@ -73,6 +73,7 @@ workflow_id: large
 version: 1
 inputs:
   data: {type: array, default: []}
+  nothing: {type: string}
 outputs:
   rows: "{{ nodes.first.output.echoed_params }}"
 nodes:
@@ -102,9 +103,10 @@ async def test_large_values_are_shown_by_reference_and_streamed_to_operators(lar
     job_id = await door.create("large", {"data": ROWS})
     await door.context.desk.settled()
     job, node = await door.job(job_id), await first_node(door, job_id)
-    assert (job["inputs"], set(job["input_refs"]), node["input_params"]) == ({}, {"data"}, None)
+    assert (job["inputs"], set(job["input_refs"]), node["input_params"]) == ({"nothing": None}, {"data"}, None)
     assert node["input_ref"]["size_bytes"] > 800_000
     assert await door.get(f"/api/v1/jobs/{job_id}/inputs/data") == ROWS
+    assert await door.get(f"/api/v1/jobs/{job_id}/inputs/nothing") is None
     assert await door.get(f"/api/v1/jobs/{job_id}/nodes/first/input") == {"data": ROWS}
 
     message = await engine.message(job_id)

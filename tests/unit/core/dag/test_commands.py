@@ -446,6 +446,8 @@ def test_params_of_a_node_that_has_not_run_can_be_edited() -> None:
         ({"node_id": "start", "params": {"x": 1}}, "params"),
         ({"node_id": "a", "params": {"nope": 1}}, "params.nope"),
         ({"node_id": "a", "params": {"seconds": "long"}}, "params.seconds"),
+        ({"node_id": "a", "params": {"seconds": "{{ inputs.n }}"}}, "params.seconds"),
+        ({"node_id": "a", "params": {"seconds": [{"{{ job.job_id }}": 1}]}}, "params.seconds"),
         ({"node_id": "nope"}, "node_id"),
         ({"surprise": 1}, "surprise"),
     ],

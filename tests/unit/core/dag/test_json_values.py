@@ -27,7 +27,7 @@ def nested(levels: int) -> Any:
         ({"n": 2**4097}, "x.n"),
         ({"b": b""}, "x.b"),
         ({1: 2}, "x"),
-        (nested(MAX_DEPTH + 1), "x" + ".v" * (MAX_DEPTH + 1)),
+        (nested(MAX_DEPTH + 1), "x" + ".v" * MAX_DEPTH),
     ],
 )
 def test_what_json_storage_refuses_is_named(value: Any, path: str) -> None:
@@ -64,3 +64,14 @@ def test_numbers_are_as_the_database_gives_them_back(value: Any, stored: Any) ->
 def test_what_comes_back_as_it_is_is_not_copied() -> None:
     value = {"a": [1, 2.5, "x", None, {"b": True}]}
     assert as_stored(value, "x") is value
+
+
+@pytest.mark.parametrize("check", [check_json, to_json])
+@pytest.mark.parametrize("innermost", [[], {}, ["é"], {"é": 1}])
+def test_as_many_levels_are_taken_whatever_lies_innermost(check: Callable[[Any, str], Any], innermost: Any) -> None:
+    value = innermost
+    for _ in range(MAX_DEPTH - 1):
+        value = [value]
+    check(value, "x")
+    with pytest.raises(GeodagError, match="deeper than 100 levels"):
+        check([value], "x")

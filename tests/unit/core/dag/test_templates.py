@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.dag.json_values import as_stored
 from core.dag.template_checks import MAX_NESTING
 from core.dag.templates import TemplateFailed, compile_text, compile_value, lookups_of, render
 from tests.unit.core.dag.laws import LAWS
