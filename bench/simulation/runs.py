@@ -162,27 +162,35 @@ def nodes_keep_nothing_of_earlier_runs(evidence: Evidence) -> Iterator[str]:
 
 
 def jobs_ended_as_their_nodes(evidence: Evidence) -> Iterator[str]:
-    """A failure that counts fails its job; what was cancelled and not begun anew leaves it cancelled."""
+    """A failure that counts fails its job; what was cancelled and not begun anew leaves it cancelled.
+
+    So does a cancel that comes with the last result: then every node has ended by itself.
+    """
     nodes: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for row in evidence.tables["nodes"]:
         if row["parent_node_id"] is None:
             nodes[row["job_id"]][row["node_id"]] = row["status"]
-    cancelling = {(event["job_id"], event["xact"]) for event in _of_type(evidence, "node_cancelled")}
-    by_order = {event["job_id"] for event in _of_type(evidence, "job_cancelled") if _key(event) in cancelling}
+    by_order = _cancelled_last(evidence)
     for job in evidence.tables["jobs"]:
         definition = evidence.workload.definitions[job["workflow_id"]]["nodes"]
         ends = nodes[job["job_id"]]
         failed = any(one == "FAILED" and not definition[key].get("best_effort") for key, one in ends.items())
         cancelled = "CANCELLED" in ends.values()
         expected = JobStatus.FAILED if failed else JobStatus.CANCELLED if cancelled else JobStatus.COMPLETED
-        taken_back = job["status"] == JobStatus.CANCELLED and cancelled and job["job_id"] in by_order
+        taken_back = job["status"] == JobStatus.CANCELLED and job["job_id"] in by_order
         if job["status"] != expected and not taken_back:
             yield f"job {job['job_id']} is {job['status']}, by its nodes it is {expected}"
 
 
+def _cancelled_last(evidence: Evidence) -> set[str]:
+    """Return the jobs whose last run an order cancelled."""
+    last = {
+        event["job_id"]: event["event_type"]
+        for event in evidence.tables["events"]
+        if event["event_type"] in {"job_cancelled", *ORDERS}
+    }
+    return {job_id for job_id, event_type in last.items() if event_type == "job_cancelled"}
+
+
 def _of_type(evidence: Evidence, event_type: str) -> Iterator[Json]:
     return (event for event in evidence.tables["events"] if event["event_type"] == event_type)
-
-
-def _key(event: Json) -> tuple[str, str]:
-    return event["job_id"], event["xact"]
