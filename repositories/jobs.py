@@ -70,7 +70,8 @@ class JobRepository:
         async with self._conn.cursor(row_factory=class_row(JobBrief)) as cursor:
             await cursor.execute(
                 """
-                SELECT j.* FROM unnest(%(statuses)s::text[]) AS wanted(status) CROSS JOIN LATERAL (
+                SELECT j.job_id, j.workflow_id, j.status, j.run_no, j.created_at
+                FROM unnest(%(statuses)s::text[]) AS wanted(status) CROSS JOIN LATERAL (
                     SELECT job_id, workflow_id, status, run_no, created_at FROM dagapp.dag_jobs
                     WHERE status = wanted.status
                         AND (%(workflow_id)s::text IS NULL OR workflow_id = %(workflow_id)s)
@@ -132,7 +133,7 @@ class JobRepository:
                 j.version, j.owner_id, j.owner_epoch, j.priority, j.paused_at, j.wake_at, j.deadline_at,
                 j.parent_task_id, j.correlation_id, j.submitted_by, j.outputs, j.error, j.warnings,
                 j.evaluation_failures, j.created_at, j.updated_at, j.started_at, j.completed_at, j.input_refs, j.depth,
-                j.waiting_for, j.outputs_ref
+                j.waiting_for, j.outputs_ref, j.slots_above
             FROM unnest(%s::text[]) AS wanted(half)
             JOIN dagapp.dag_jobs AS j ON j.job_id BETWEEN half || repeat('0', 32) AND half || repeat('f', 32)
             """,
@@ -179,12 +180,13 @@ class JobRepository:
         async with self._conn.cursor(row_factory=row_of(Job)) as cursor:
             await cursor.execute(
                 """
-                SELECT j.* FROM unnest(%(statuses)s::text[]) AS wanted(status) CROSS JOIN LATERAL (
-                    SELECT job_id, workflow_id, workflow_version, definition_hash, status, input_params, run_no,
-                        version, owner_id, owner_epoch, priority, paused_at, wake_at, deadline_at, parent_task_id,
-                        correlation_id, submitted_by, outputs, error, warnings, evaluation_failures, created_at,
-                        updated_at, started_at, completed_at, input_refs, depth, waiting_for, outputs_ref, slots_above
-                    FROM dagapp.dag_jobs WHERE workflow_id = %(workflow_id)s AND status = wanted.status
+                SELECT j.job_id, j.workflow_id, j.workflow_version, j.definition_hash, j.status, j.input_params,
+                    j.run_no, j.version, j.owner_id, j.owner_epoch, j.priority, j.paused_at, j.wake_at, j.deadline_at,
+                    j.parent_task_id, j.correlation_id, j.submitted_by, j.outputs, j.error, j.warnings,
+                    j.evaluation_failures, j.created_at, j.updated_at, j.started_at, j.completed_at, j.input_refs,
+                    j.depth, j.waiting_for, j.outputs_ref, j.slots_above
+                FROM unnest(%(statuses)s::text[]) AS wanted(status) CROSS JOIN LATERAL (
+                    SELECT * FROM dagapp.dag_jobs WHERE workflow_id = %(workflow_id)s AND status = wanted.status
                         AND (created_at, job_id) < (coalesce(%(created_at)s::timestamptz, 'infinity'), %(job_id)s)
                     ORDER BY created_at DESC, job_id DESC LIMIT %(limit)s) AS j
                 ORDER BY j.created_at DESC, j.job_id DESC LIMIT %(limit)s

@@ -11,13 +11,14 @@ from core.dag.condition_types import doubts
 from core.dag.conditions import parse_condition, shown
 from core.dag.definition import Workflow
 from core.dag.graph import rule_of
+from core.dag.input_spec import InputSpec
 from core.dag.loader import load_workflow
 from core.dag.nodes import ConditionalNode, JoinRule, WorkflowNode
 from core.dag.other_languages import brackets_in
 from core.dag.places import Kind, Place, places
 from core.dag.problems import DefinitionError, Problem, Report
 from core.dag.retry import contradictions
-from core.dag.templates import Expression, compile_value
+from core.dag.templates import Expression, Lookup, compile_value
 from core.dag.value_types import misfit
 from core.dag.yaml_source import Path, read_yaml
 from core.wording import shorten
@@ -102,15 +103,20 @@ def _timeout_advice(workflow: Workflow) -> set[tuple[tuple[str, ...], str]]:
 def _idle_defaults(workflow: Workflow, place: Place) -> Iterator[str]:
     """Yield advice on each `inputs.NAME | default(…)`: a declared input is always there, if only as null."""
     for lookup, _ in place.lookups():
-        if (
-            lookup.keeps_null
-            and lookup.chain[0] == "inputs"
-            and lookup.chain[1:] in {(one,) for one in workflow.inputs}
-        ):
-            yield (
-                f"default(…) never stands in for {lookup}, which is null when it was left out: say `default` where the "
-                f"input is declared, or write {{{{ … if {lookup} is none else {lookup} }}}}"
-            )
+        match lookup.chain:
+            case ("inputs", name) if lookup.keeps_null and (spec := workflow.inputs.get(str(name))) is not None:
+                yield f"default(…) never stands in for {lookup}, {_instead_of_default(lookup, spec)}"
+
+
+def _instead_of_default(lookup: Lookup, spec: InputSpec) -> str:
+    if spec.is_required:
+        return "which is always given, since it is required: leave default(…) out"
+    if spec.default is not None:
+        return f"which is {shown(spec.default)} when it was left out, as the input declares: leave default(…) out"
+    return (
+        "which is null when it was left out: say `default` where the "
+        f"input is declared, or write {{{{ … if {lookup} is none else {lookup} }}}}"
+    )
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -18,10 +18,11 @@ from core.dag.inputs import Priority, resolve_priority
 from core.dag.nodes import FanOutNode, WorkflowNode
 from core.dag.run import Run
 from core.dag.state import ChildOrder, CommandDone, Event
+from core.dag.tallies import MAX_MESSAGE
 from core.errors import CallerError, Conflict, ErrorDetail, NotFound, ParameterInvalid
 from core.models.engine import Command, NodeState
 from core.statuses import JOB_FINAL, NODE_FINAL, JobStatus
-from core.wording import offered
+from core.wording import offered, shorten
 
 APPLIED = "applied"
 DIRECT = 0
@@ -155,7 +156,7 @@ def consume_commands(run: Run) -> None:
 
 def refused(command: Command, status: JobStatus, error: ErrorDetail) -> Event:
     """Return the event of a stored command that its job, in this status, refuses."""
-    data = {"kind": command.kind, "code": error.code, "message": error.message, **_by(command)}
+    data = {"kind": command.kind, "code": error.code, "message": shorten(error.message, MAX_MESSAGE), **_by(command)}
     return Event("command_refused", status.value, data=data)
 
 

@@ -7,13 +7,14 @@ the one that its author saw. Children are pinned before their parents, so workfl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 from core.dag.definition import Workflow
 from core.dag.input_spec import violations
 from core.dag.nodes import GLOBAL, WorkflowNode
-from core.dag.output_names import never_there
+from core.dag.output_names import never_there, tested, tested_by_choices
 from core.dag.places import places
-from core.dag.templates import Constant, compile_value
+from core.dag.templates import Constant, TemplateFailed, compile_value
 from core.dag.yaml_source import Path
 from core.wording import did_you_mean, offered
 
@@ -101,8 +102,11 @@ def _uses(workflow: Workflow, workflows: Workflows) -> Iterator[_Use]:
 
 
 def _fixed_keys(workflow: Workflow) -> frozenset[str]:
-    """Return the keys of slots that are the same in every job of every workflow."""
-    programs = workflow.key_programs.items()
+    """Return the keys of slots that are the same in every job of every workflow, none when one cannot be read."""
+    try:
+        programs = workflow.key_programs.items()
+    except TemplateFailed:
+        return frozenset()
     return frozenset(key for key, program in programs if key.startswith(GLOBAL) and isinstance(program, Constant))
 
 
@@ -137,18 +141,35 @@ def _input_troubles(node: WorkflowNode, child: Workflow, path: Path) -> Iterator
         value = node.inputs.get(name)
         if value is None and spec.is_required and not spec.nullable:
             yield path, f"workflow {child.workflow_id} needs the input {name!r}"
-        elif value is not None and isinstance(compile_value(value), Constant):
+        elif value is not None and _is_constant(value):
             for where, problem, _ in violations(spec, value, f"inputs.{name}"):
                 yield (*path, name), f"{where} of workflow {child.workflow_id} {problem}"
 
 
+def _is_constant(value: Any) -> bool:
+    """Return whether a value has no template in it, readable or not."""
+    try:
+        return isinstance(compile_value(value), Constant)
+    except TemplateFailed:
+        return False
+
+
 def _output_troubles(workflow: Workflow, children: Mapping[str, Workflow]) -> Iterator[Trouble]:
-    """Yield where an output of a child is read that it does not have; `children` are by node."""
-    for place in places(workflow) if children else ():
-        for lookup, source in place.lookups():
-            child = children.get(str(lookup.chain[1])) if lookup.chain[0] == "nodes" else None
-            if child is not None and (problem := never_there(lookup, child.outputs)) is not None:
-                yield place.path, f"{source}: {problem}"
+    """Yield where an output of a child is read that it does not have; `children` are by node.
+
+    What cannot be read is no trouble here: the loader has said it of files, and stored definitions stay in use.
+    """
+    if not children:
+        return
+    choices = tested_by_choices(workflow)
+    for place in places(workflow):
+        for source, lookups in place.readable_texts():
+            tests = choices | tested(lookups)
+            for lookup in lookups:
+                child = children.get(str(lookup.chain[1])) if len(lookup.chain) > 1 else None
+                problem = None if child is None else never_there(lookup, child.outputs, tests)
+                if problem is not None:
+                    yield place.path, f"{source}: {problem}"
 
 
 def _with_pins(workflow: Workflow, hashes: Mapping[str, str]) -> Workflow:

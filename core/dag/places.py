@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
+from core.dag.condition_syntax import ConditionFailed
 from core.dag.conditions import parse_condition
 from core.dag.definition import Workflow
 from core.dag.nodes import ConditionalNode, FanOutNode, Node, TaskNode, Work, WorkflowNode
@@ -52,6 +55,18 @@ class Place:
                 condition = parse_condition(self.value, field=self.kind is Kind.COMPARISON)
                 for operand in condition.operands:
                     yield from lookups_of(operand.expression)
+
+    def texts(self) -> Iterator[tuple[str, tuple[Lookup, ...]]]:
+        """Yield the source of each text with its static lookups. Raises `TemplateFailed` and `ConditionFailed`."""
+        for source, found in groupby(self.lookups(), itemgetter(1)):
+            yield source, tuple(lookup for lookup, _ in found)
+
+    def readable_texts(self) -> tuple[tuple[str, tuple[Lookup, ...]], ...]:
+        """Return `texts`, none when they cannot be read: the loader says so, and what is stored was read once."""
+        try:
+            return tuple(self.texts())
+        except (TemplateFailed, ConditionFailed):
+            return ()
 
 
 def places(workflow: Workflow) -> Iterator[Place]:

@@ -19,8 +19,12 @@ _MAY_READ_ANOTHER_CLOCK = {
     "bench/tasks.py": "the skeleton without an engine has no dagapp",
 }
 _CLOCK_ITSELF = re.compile(r"CREATE (OR REPLACE )?FUNCTION dagapp\.clock\(\).*?\$\$;", re.DOTALL)
-_ALL_COLUMNS = re.compile(r"\b(SELECT|RETURNING)\s+\*", re.IGNORECASE)
-_COMMENT = re.compile(r"--[^\n]*")
+_ALL_COLUMNS = re.compile(
+    r"""(?:\b(?:SELECT(?:\s+(?:ALL|DISTINCT(?:\s+ON\s*\(\s*\))?))?|RETURNING)(?!\w)|,)\s*(?:[\w"{}]+\s*\.\s*)*\*""",
+    re.IGNORECASE,
+)
+"""A `*` with nothing before it in its list; a product has a factor there."""
+_LITERAL_OR_COMMENT = re.compile(r"'[^']*'|--[^\n]*")
 
 
 def check(files: Iterable[SourceFile]) -> Iterator[Finding]:
@@ -56,7 +60,7 @@ def _string(node: ast.AST) -> str | None:
 
 
 def _check_text(file: SourceFile, first_line: int, text: str, *, placeholders: bool) -> Iterator[Finding]:
-    text = _blanked(_COMMENT, text)
+    text = _LITERAL_OR_COMMENT.sub(lambda found: _blank(found[0]) if found[0].startswith("--") else found[0], text)
     for literal in _literals(text) if placeholders else ():
         if _PLACEHOLDER.search(literal.text):
             message = f"a placeholder inside the SQL literal '{literal.text}'; bind the value, use make_interval(…)"
@@ -68,16 +72,18 @@ def _check_text(file: SourceFile, first_line: int, text: str, *, placeholders: b
         yield Finding(file.name, first_line + _line(text, found.start()), message)
     if placeholders and not file.name.startswith("bench/"):  # it never meets another build's tables
         for found in _ALL_COLUMNS.finditer(_outermost(text)):
-            message = f"{found.group()} in SQL; name the columns: the next build's tables may have one more"
-            yield Finding(file.name, first_line + _line(text, found.start()), message)
+            all_columns = " ".join(found.group().split()).lstrip(", ")
+            message = f"{all_columns} in SQL; name the columns: the next build's tables may have one more"
+            yield Finding(file.name, first_line + _line(text, found.end()), message)
 
 
 def _outermost(text: str) -> str:
-    """Return the text with what stands in parentheses replaced by blanks: what is selected there stays in there."""
+    """Return the text with blanks in its literals and parentheses: what is selected in these stays in there."""
     depth, kept = 0, []
-    for character in text:
-        depth += (character == "(") - (character == ")")
+    for character in "'".join(_blank(piece) if number % 2 else piece for number, piece in enumerate(text.split("'"))):
+        depth = max(depth - (character == ")"), 0)
         kept.append(character if depth == 0 or character == "\n" else " ")
+        depth += character == "("
     return "".join(kept)
 
 
@@ -99,7 +105,11 @@ def _literals(text: str) -> Iterator[_Literal]:
 
 def _blanked(pattern: re.Pattern[str], text: str) -> str:
     """Return the text with matches replaced by blanks, so that lines keep their numbers."""
-    return pattern.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+    return pattern.sub(lambda found: _blank(found.group()), text)
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
 
 
 def _line(text: str, position: int) -> int:

@@ -10,10 +10,11 @@ from core.dag.pinning import pin
 from core.errors import NotFound
 from core.statuses import JobStatus
 from repositories.database import AsyncPool
+from repositories.workflows import WorkflowRepository
 from services.shelf import Shelf
 from services.work import pipelined
 from tests.support.engine import Engine, HandWorker
-from tests.unit.core.dag.harness import chain, workflow_of
+from tests.unit.core.dag.harness import chain, task, workflow_of
 
 
 def leaf(version: int = 1, **fields: Any) -> Workflow:
@@ -140,6 +141,36 @@ async def test_in_development_a_version_may_get_other_content(pool: AsyncPool) -
     await registered(pool, calling("top", "leaf"), leaf())
     changed = await registered(pool, calling("top", "leaf"), leaf(name="other"), may_redefine=True)
     assert changed.ids() == ("leaf", "top")
+
+
+async def test_a_stored_definition_with_a_text_that_would_not_load_any_more_stays_in_use(pool: AsyncPool) -> None:
+    nodes = calling("top", "leaf").to_json()["nodes"]
+    nodes["b"] = task(params={"v": "{{ nodes.a.output.x.upper() }}"}, next=["end"])
+    nodes["a"]["next"] = ["b"]
+    earlier = workflow_of(nodes, workflow_id="top")
+    async with pipelined(pool) as conn:
+        await WorkflowRepository(conn).insert(earlier.definition_hash, "top", 1, earlier.text)
+    changed = await registered(pool, calling("top", "leaf"), leaf())
+    assert (changed.ids(), [one.file for one in changed.broken]) == (("leaf", "top"), ["top version 1"])
+    assert "b" in changed.get("top").nodes
+
+
+async def test_a_job_goes_on_whose_parent_does_not_fit_a_new_version_of_the_child(pool: AsyncPool) -> None:
+    top = calling("top", "leaf", outputs={"got": "{{ nodes.a.output.x }}"})
+    old, _ = pin({("top", 1): top, ("leaf", 1): leaf(outputs={"x": 1})})
+    new, troubles = pin({("top", 1): top, ("leaf", 1): leaf(outputs={"x": 1}), ("leaf", 2): leaf(2)})
+    assert (new.keys(), troubles.keys()) == ({("leaf", 1), ("leaf", 2)}, {("top", 1)})
+    before, now = Engine(pool, WorkflowCatalogue(old)), Engine(pool, WorkflowCatalogue(new))
+    job_id = await before.create("top")
+    for expected in (1, 2):
+        await now.advance(job_id)
+        *_, message = await now.messages()
+        await HandWorker(now).run(message)
+        await now.advance(message.job_id, job_id)
+        await now.advance(job_id)
+        job = await now.job(job_id)
+        assert (job.run_no, job.status, job.outputs) == (expected, JobStatus.COMPLETED, {"got": 1})
+        await now.order(job_id, "rerun")
 
 
 async def test_a_workflow_comes_with_everything_that_it_runs(pool: AsyncPool) -> None:

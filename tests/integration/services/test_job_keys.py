@@ -7,8 +7,10 @@ import pytest
 from psycopg import AsyncConnection
 
 from core.errors import Conflict, ParameterInvalid
+from core.statuses import JobStatus
 from repositories import roles
 from repositories.database import AsyncPool
+from repositories.jobs import JobRepository
 from services.job_keys import JobKey, jobs_of_keys
 from services.jobs import Created, Order
 from services.submits import Submits
@@ -62,6 +64,17 @@ async def test_the_same_key_and_body_is_the_same_job_and_another_body_a_conflict
     others = await create(engine, await order(engine, 2, "K"), await order(engine, 1, actor="bob"))
     assert [one.existing for one in others] == [False, False]
     assert await counted(engine) == 3
+
+
+async def test_a_job_that_is_found_by_its_key_is_the_whole_job(engine: Engine) -> None:
+    (made,) = await create(engine, await order(engine, 1))
+    async with pipelined(engine.pool) as conn:
+        await conn.execute("""UPDATE dagapp.dag_jobs SET slots_above = '["a"]', waiting_for = '{}'""")
+        body = {"workflow_id": "plain", "inputs": {"a": 1}}
+        found = await jobs_of_keys(conn, [JobKey.of("ada", "k", body)])
+        assert found == await JobRepository(conn).newest_of("plain", list(JobStatus), 9)
+    assert found == [await engine.job(made.job.job_id)]
+    assert found[0].slots_above == ["a"]
 
 
 async def test_of_many_calls_at_once_one_creates(engine: Engine) -> None:

@@ -36,6 +36,15 @@ def complaints(tmp_path: Path) -> Callable[..., list[str]]:
         ('q = "UPDATE t SET a = clock_timestamp()"', 1),
         ('q = "SELECT * FROM t WHERE a IN (SELECT 1)"', 1),
         ("q = '''DELETE FROM t WHERE (a = 1)\nRETURNING *'''", 2),
+        ('q = "SELECT t.* FROM t WHERE a = %s"', 1),
+        ('q = "UPDATE t SET a = 1 RETURNING t.*"', 1),
+        ('q = "SELECT DISTINCT * FROM t"', 1),
+        ('q = "SELECT DISTINCT ON (a) * FROM t"', 1),
+        ("q = '''SELECT a,\n\"t\".* FROM t'''", 2),
+        ('q = f"SELECT a, {table}.* FROM {table}"', 1),
+        ("q = \"WITH x AS (SELECT a FROM t WHERE b <> ')') SELECT * FROM t\"", 1),
+        ("q = \"WITH x AS (SELECT a FROM t WHERE b <> '--') SELECT * FROM t\"", 1),
+        ('q = ") SELECT * FROM t"', 1),
     ],
 )
 def test_sql_with_a_placeholder_in_a_literal_another_clock_or_all_columns_is_found(
@@ -54,6 +63,7 @@ def test_sql_with_a_placeholder_in_a_literal_another_clock_or_all_columns_is_fou
         'q = "SELECT dagapp.clock()"',
         'q = "WITH x AS (DELETE FROM t RETURNING *) SELECT a, count(*) FROM x, LATERAL (SELECT * FROM u) AS v"',
         'q = "SELECT 1 -- it\'s %s\\n FROM t"',
+        "q = \"SELECT 'SELECT *', 'x' * 2, f(a, b) * 2, (a) * b, 2 * t.a, selected * 2 FROM t\"",
         '"""A docstring: SELECT now() is never said."""',
         'text = "what happens now() is prose"',
     ],

@@ -10,6 +10,7 @@ from core.dag.orders import check_order, obey
 from core.dag.pinning import pin
 from core.dag.run import Run
 from core.dag.state import ChildOrder, Decision
+from core.dag.tallies import MAX_MESSAGE
 from core.errors import CallerError, Conflict, ErrorDetail, NotFound, ParameterInvalid
 from core.handlers_catalog import CATALOG
 from core.models.engine import Attempt, Command, NodeState
@@ -657,6 +658,24 @@ def test_commands_are_obeyed_in_their_order_and_each_has_its_outcome() -> None:
     assert (world.state.commands, world.job.status) == ((), JobStatus.RUNNING)
     (told,) = (event for event in decision.events if event.event_type == "command_refused")
     assert (told.data["kind"], told.data["code"], told.data["actor"]) == ("resume", "JOB_FINAL", "op")
+
+
+@pytest.mark.parametrize(
+    ("kind", "args"),
+    [
+        ("rerun", {"node_id": "a", "params": {"x" * 500_000: 1}}),
+        ("gate", {"node_id": "g" * 500_000, "decision": "approved"}),
+        ("skip", {"node_id": "g" * 500_000}),
+    ],
+)
+def test_the_event_of_a_refused_order_does_not_repeat_all_that_the_order_brought(
+    kind: str, args: dict[str, Any]
+) -> None:
+    world = World(workflow_of(chain("a", handler="hello_world")))
+    world.complete("a")
+    world.state = replace(world.state, commands=(command_row(world, 1, kind, **args),))
+    (told,) = (event for event in world.advance().events if event.event_type == "command_refused")
+    assert len(told.data["message"]) <= MAX_MESSAGE + 1
 
 
 def command_row(world: World, number: int, kind: str, **args: Any) -> Command:

@@ -393,6 +393,21 @@ def test_a_default_that_never_stands_in_for_an_input_is_told(text: str, said: li
     assert [line.partition(":")[0] + ":" + line.partition(":")[2].partition(":")[0] for line in found] == said
 
 
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"type": "string", "default": "e"}, 'is "e" when it was left out, as the input declares'),
+        ({"type": "boolean", "default": False}, "is false when it was left out, as the input declares"),
+        ({"type": "string", "required": True}, "is always given, since it is required"),
+    ],
+)
+def test_an_input_that_is_never_null_is_not_said_to_be_null(spec: dict[str, Any], why: str) -> None:
+    nodes = {"a": task("start", params={"x": "{{ inputs.text | default('d') }}"})}
+    assert advice(nodes, inputs={"text": spec}) == [
+        f"a: default(…) never stands in for inputs.text, which {why}: leave default(…) out"
+    ]
+
+
 def test_a_default_in_a_condition_never_stands_in_for_an_input_either() -> None:
     (said,) = advice({"a": task("start", when="{{ inputs.text | default('d') }} == 'd'")}, inputs=TYPED)
     assert said.startswith(IDLE)

@@ -5,7 +5,7 @@ import pytest
 
 from core.dag.definition import Workflow
 from core.dag.pinning import MAX_DEPTH, Key, pin, same_but_for_pins
-from tests.unit.core.dag.harness import chain, workflow_of
+from tests.unit.core.dag.harness import chain, task, workflow_of
 
 
 def calling(workflow_id: str, child: str, *, own_version: int = 1, **fields: Any) -> Workflow:
@@ -126,6 +126,67 @@ def test_what_is_read_of_a_child_has_to_be_among_its_outputs(read: str, expected
     top = workflow_of(nodes, workflow_id="top", outputs={"found": read})
     said = messages(top, plain("leaf", outputs={"path": "x"})).get("top")
     assert said == (None if expected is None else f"{read}: {expected}")
+
+
+BY_CHOICE: dict[str, dict[str, Any]] = {
+    "a when": {"when": "{{ nodes.a.output.b is defined }}"},
+    "the other half of a when": {"when": "'b' in {{ nodes.a.output }} and {{ nodes.a.output.b }} > 1"},
+}
+TESTED = {
+    **{
+        read: {"params": {"v": read.replace("X", "nodes.a.output.b")}}
+        for read in (
+            "{{ X if X is defined else 1 }}",
+            "{{ 1 if X is undefined else X }}",
+            "{{ X is defined and X > 1 }}",
+            "{{ X.y if X is defined else 1 }}",
+            "{{ X if 'b' in nodes.a.output else 1 }}",
+            "{{ X if X | default(false) else 1 }}",
+        )
+    },
+    **{name: {"params": {"v": "{{ nodes.a.output.b }}"}, **choice} for name, choice in BY_CHOICE.items()},
+}
+
+
+def reading(**reader: Any) -> Workflow:
+    """Return a parent whose node b reads what its child a put out."""
+    nodes = {**calling("top", "leaf").to_json()["nodes"], "b": task(next=["end"], **reader)}
+    nodes["a"]["next"] = ["b"]
+    return workflow_of(nodes, workflow_id="top")
+
+
+@pytest.mark.parametrize("case", TESTED)
+def test_a_name_that_is_tested_before_it_is_read_need_not_be_there(case: str) -> None:
+    assert messages(reading(**TESTED[case]), plain("leaf", outputs={"a": 1})) == {}
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "{{ nodes.a.output.b if nodes.a.output.c is defined else 1 }}",
+        "{{ nodes.a.output.b if nodes.a.output is defined else 1 }}",
+        "{{ nodes.a.output.b if nodes.a.status == 'COMPLETED' else 1 }}",
+    ],
+)
+def test_a_test_of_something_else_is_none(read: str) -> None:
+    assert "nodes.a.output.b is never there" in messages(reading(params={"v": read}), plain("leaf"))["top"]
+
+
+@pytest.mark.parametrize("text", ["{{ nodes.a }}", "{{ nodes }}", "{{ nodes.a.output.a", "{{ x.y() }}"])
+@pytest.mark.parametrize("place", ["params", "when", "inputs", "key"])
+def test_a_stored_text_that_today_would_not_load_is_no_trouble(text: str, place: str) -> None:
+    """The loader never sees what is stored; it stays in use."""
+    fields: dict[str, Any] = {
+        "params": {"params": {"v": text}},
+        "when": {"when": text},
+        "inputs": {},
+        "key": {"concurrency": {"key": text, "limit": 1}},
+    }[place]
+    top = reading(**fields)
+    if place == "inputs":
+        top = calling("top", "leaf", inputs={"path": text, "n": 1})
+    pinned, troubles = pin(shelf(top, plain("leaf", inputs=INPUTS if place == "inputs" else {})))
+    assert (pinned.keys(), troubles) == ({("top", 1), ("leaf", 1)}, {})
 
 
 def test_a_child_without_outputs_has_nothing_to_read() -> None:
