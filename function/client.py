@@ -1,10 +1,12 @@
 """The way to the orchestrators: forward a request with both credentials, pass the answer back as it is.
 
 A call moves on to the next address after a failed connect or a 503, which both mean that nothing happened; a
-connection that breaks later may have had an effect, so only safe methods and calls with an idempotency key are sent
-again. Connections are not kept: one that the other side closed meanwhile would look exactly like a lost answer.
+connection that breaks later may have had an effect, so only safe methods are sent again, and calls with an idempotency
+key which is read there. Connections are not kept: one that the other side closed meanwhile would look exactly like a
+lost answer.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +23,12 @@ CONNECT_SECONDS: Final = 2.0
 PROBE_SECONDS: Final = 3.0
 TOTAL_SECONDS: Final = 150.0
 _SAFE: Final = frozenset({"GET", "HEAD"})
+_TAKES_KEY: Final = re.compile(r"/api/v1/(?:jobs|submit|validate|requests/batch|requests/[^/]+/resubmit)")
+
+
+def takes_key(method: str, path: str) -> bool:
+    """Return whether an orchestrator reads the idempotency key of a call; others that change something refuse it."""
+    return method == "POST" and _TAKES_KEY.fullmatch(path) is not None
 
 
 class OrchestratorUnavailable(TransientError):
@@ -64,12 +72,18 @@ class OrchestratorClient:
             OrchestratorUnavailable: none took it, or a connection broke after the request was sent.
         """
         sent = self._headers(headers)
-        repeatable = method in _SAFE or "Idempotency-Key" in sent
+        keyed = takes_key(method, path)
+        repeatable = method in _SAFE or (keyed and "Idempotency-Key" in sent)
         last: Reply | None = None
         for turn in range(len(self._base_urls)):
             index = (self._preferred + turn) % len(self._base_urls)
             url = f"{self._base_urls[index]}{path}{'?' if query else ''}{query}"
-            reply = await self._attempt(method, url, sent, body, repeatable)
+            try:
+                reply = await self._attempt(method, url, sent, body)
+            except (TimeoutError, aiohttp.ClientError) as error:
+                if not repeatable:
+                    raise _may_have_acted(keyed) from error
+                continue
             if reply is not None and reply.status != 503:
                 self._preferred = index
                 return reply
@@ -104,9 +118,7 @@ class OrchestratorClient:
         passed = {name: lowered[name.lower()] for name in names if name.lower() in lowered}
         return passed if self._service_key is None else passed | {SERVICE_HEADER: self._service_key}
 
-    async def _attempt(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, repeatable: bool
-    ) -> Reply | None:
+    async def _attempt(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Reply | None:
         """Return the answer, or None when nothing was sent and the next address may be tried."""
         try:
             async with self._open().request(
@@ -115,13 +127,6 @@ class OrchestratorClient:
                 return Reply(response.status, _returned(response.headers), await response.read())
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
             return None
-        except (TimeoutError, aiohttp.ClientError) as error:
-            if repeatable:
-                return None
-            raise OrchestratorUnavailable(
-                "the connection to the orchestrator broke; it may have acted",
-                remediation="Look at the state first; next time an Idempotency-Key lets you send the same call again.",
-            ) from error
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -131,6 +136,12 @@ class OrchestratorClient:
                 connector=connector, timeout=timeout, skip_auto_headers=("Content-Type", "User-Agent")
             )
         return self._session
+
+
+def _may_have_acted(keyed: bool) -> OrchestratorUnavailable:
+    again = "next time an Idempotency-Key lets you send the same call again." if keyed else "send it again if need be."
+    message = "the connection to the orchestrator broke; it may have acted"
+    return OrchestratorUnavailable(message, remediation=f"Look at the state first; {again}")
 
 
 def _returned(headers: Mapping[str, str]) -> dict[str, str]:

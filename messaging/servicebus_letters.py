@@ -35,8 +35,8 @@ class LetterCarrier:
         """Carry what is there and return how many letters.
 
         Raises:
-            TransientError: Some could not be carried, which held up none behind them; or the broker or the database is
-                away.
+            TransientError: Some could not be carried, not even without their bodies, which held up none received with
+                them; or the broker or the database is away.
         """
         letters = await self._reader.receive(MAX_LETTERS, wait_seconds)
         failed = 0
@@ -53,27 +53,37 @@ class LetterCarrier:
         return len(letters)
 
     async def _bring(self, letter: Received) -> None:
+        """Carry a letter; one that cannot be as it is, without its body: what is given back comes first again."""
         try:
-            async with transaction(self._pool) as conn:
-                await DeadLetterRepository(conn).bring(_row(letter, self._queue))
+            try:
+                await self._insert(_row(letter, self._queue, _body(letter)))
+            except TransientError:
+                raise
+            except Exception as error:
+                log.exception("dead letter unreadable", extra={"queue": self._queue, "message_id": letter.message_id})
+                await self._insert(_row(letter, self._queue, {"unreadable": type(error).__name__}))
         except BaseException:
             await self._reader.abandon(letter)
             raise
         await self._reader.complete([letter])
+
+    async def _insert(self, row: dict[str, Any]) -> None:
+        async with transaction(self._pool) as conn:
+            await DeadLetterRepository(conn).bring(row)
 
     async def close(self) -> None:
         """Give back what was not carried."""
         await self._reader.close()
 
 
-def _row(letter: Received, queue: str) -> dict[str, Any]:
+def _row(letter: Received, queue: str, body: Any) -> dict[str, Any]:
     raw, message_id = letter.raw, readable(letter.message_id)
     task_id = message_id.rpartition(".")[0]
     return {
         "message_id": message_id or f"#{raw.sequence_number}",
         "queue": queue,
         "task_id": (task_id or message_id)[:160],
-        "body": _body(letter),
+        "body": body,
         "reason": readable(raw.dead_letter_reason or raw.dead_letter_error_description or NO_REASON),
         "delivery_count": raw.delivery_count or 0,
         "enqueued_at": raw.enqueued_time_utc,

@@ -10,6 +10,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Stalled:
 
     job_id: str
     detail: str
+    slot_key: str | None = None
+    """Of the slot that it waits for, where that is what it waits for."""
 
 
 async def stalled(
@@ -27,7 +30,7 @@ async def stalled(
 
     Such are tasks in flight whose attempt has ended, or is not there, and whose result is not in the inbox; nodes whose
     child job has ended likewise; jobs without anything live, timer, result, order, slot, gate or pause; and child jobs
-    that wait for a slot which jobs hold that wait for them.
+    that wait, without an end, for a slot which jobs hold that wait for them.
     """
     found = [*await _stuck(conn, job_ids, owner_id), *await _held_above(conn, job_ids, owner_id)]
     return sorted(found, key=lambda one: (one.job_id, one.detail))
@@ -36,25 +39,32 @@ async def stalled(
 async def _held_above(
     conn: AsyncConnection[Any], job_ids: Sequence[str] | None, owner_id: str | None
 ) -> Sequence[Stalled]:
-    """Return waits for slots of which no other holder than jobs above can give one back."""
+    """Return waits for slots of which no other holder than jobs above can give one back, and which nothing ends.
+
+    An order that is stored for one of these jobs, or a time that one waits for, may end it.
+    """
     async with conn.cursor(row_factory=class_row(Stalled)) as cursor:
         await cursor.execute(
             """
             WITH RECURSIVE above AS (
-                SELECT s.job_id, s.slot_key, NULL::varchar AS holder, j.parent_task_id
+                SELECT s.job_id, s.slot_key, j.job_id AS above_id, j.parent_task_id, j.wake_at
                 FROM dagapp.dag_slots AS s JOIN dagapp.dag_jobs AS j ON j.job_id = s.job_id
                 WHERE s.granted_at IS NULL AND j.parent_task_id IS NOT NULL AND j.status IN ('PENDING', 'RUNNING')
                     AND (%(jobs)s::text[] IS NULL OR j.job_id = ANY(%(jobs)s))
                     AND (%(owner)s::text IS NULL OR j.owner_id = %(owner)s)
                 UNION
-                SELECT w.job_id, w.slot_key, p.job_id, p.parent_task_id
+                SELECT w.job_id, w.slot_key, p.job_id, p.parent_task_id, p.wake_at
                 FROM above AS w JOIN dagapp.dag_attempts AS a ON a.task_id = w.parent_task_id
                 JOIN dagapp.dag_jobs AS p ON p.job_id = a.job_id)
             SELECT w.job_id, 'it waits for a slot of ' || w.slot_key || ', which is held by '
-                || string_agg(w.holder, ', ' ORDER BY w.holder) || ', waiting for it' AS detail
+                || string_agg(h.holder, ', ' ORDER BY h.holder) || ', waiting for it' AS detail, w.slot_key
             FROM above AS w JOIN dagapp.dag_limits AS l ON l.slot_key = w.slot_key
-            JOIN dagapp.dag_slots AS h ON h.slot_key = w.slot_key AND h.holder = w.holder AND h.granted_at IS NOT NULL
-            GROUP BY w.job_id, w.slot_key, l.limit_count HAVING count(*) >= l.limit_count
+            LEFT JOIN dagapp.dag_slots AS h ON h.slot_key = w.slot_key AND h.holder = w.above_id
+                AND h.granted_at IS NOT NULL AND w.above_id <> w.job_id
+            GROUP BY w.job_id, w.slot_key, l.limit_count
+            HAVING count(h.holder) > 0 AND count(h.holder) >= l.limit_count AND bool_and(w.wake_at IS NULL
+                AND NOT EXISTS (SELECT FROM dagapp.dag_commands AS c
+                    WHERE c.job_id = w.above_id AND c.processed_at IS NULL))
             """,
             {"jobs": None if job_ids is None else list(job_ids), "owner": owner_id},
         )
@@ -107,6 +117,15 @@ async def _stuck(conn: AsyncConnection[Any], job_ids: Sequence[str] | None, owne
             {"jobs": None if job_ids is None else list(job_ids), "owner": owner_id},
         )
         return await cursor.fetchall()
+
+
+async def note_held_above(conn: AsyncConnection[Any], job_id: str) -> None:
+    """Tell a locked job which slots it waits for in vain; the build that made it did not, so it is refused them now."""
+    if keys := [one.slot_key for one in await _held_above(conn, [job_id], None)]:
+        await conn.execute(
+            "UPDATE dagapp.dag_jobs SET slots_above = coalesce(slots_above, '[]') || %s WHERE job_id = %s",
+            (Jsonb(keys), job_id),
+        )
 
 
 async def tell_again(conn: AsyncConnection[Any], job_id: str) -> None:

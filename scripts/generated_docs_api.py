@@ -128,6 +128,9 @@ class Told:
 _JOBS: Final = "/api/v1/jobs"
 _PAUSES: Final = "/api/v1/settings/pauses"
 _LIMITS: Final = "/api/v1/settings/limits"
+_BY_KEY: Final = (
+    "As with the key in the path; for one that no path can hold: with `..`, `//`, `%`, `?`, `#` or a backslash in it."
+)
 _LETTERS: Final = "/api/v1/dead-letters"
 _VALUE: Final = "the value as JSON, streamed when it is large"
 _DAMAGED: Final = "404 there is none; 410 `PAYLOAD_MISSING`, `PAYLOAD_CORRUPT`"
@@ -184,6 +187,9 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
     ("GET", f"{_LIMITS}/{{key}}"): Told(
         answer=LimitOfKey, errors="404 nobody has asked for a slot of the key yet, and nobody has set it"
     ),
+    ("GET", f"{_LIMITS}/by-key"): Told(answer=LimitOfKey, note=_BY_KEY),
+    ("PUT", f"{_LIMITS}/by-key"): Told(SetLimit, Limit, note=_BY_KEY),
+    ("DELETE", f"{_LIMITS}/by-key"): Told(UnsetLimit, Limit, note=_BY_KEY),
     ("PUT", f"{_LIMITS}/{{key}}"): Told(
         SetLimit,
         Limit,

@@ -182,9 +182,10 @@ class CommandService:
         """Return by job what became of stored orders, as far as they are done in time."""
         deadline = time.monotonic() + seconds
         done: dict[str, str] = {}
+        spoilt: set[str] = set()
         while True:
-            for batch in _batches([job_id for job_id in numbers if job_id not in done]):
-                await self._advance_free(batch)
+            for batch in _batches([job_id for job_id in numbers if job_id not in done and job_id not in spoilt]):
+                spoilt |= await self._advance_free(batch)
             async with transaction(self._pool) as conn:
                 outcomes = await CommandRepository(conn).outcomes(numbers.values())
             done = {job_id: outcomes[number] for job_id, number in numbers.items() if number in outcomes}
@@ -192,8 +193,8 @@ class CommandService:
                 return done
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _advance_free(self, job_ids: Sequence[str]) -> None:
-        """Advance those of the jobs that nobody holds any more."""
+    async def _advance_free(self, job_ids: Sequence[str]) -> set[str]:
+        """Advance those of the jobs that nobody holds any more; return those that cannot be, which spoil no other."""
 
         async def attempt(scope: Scope) -> Sequence[Step]:
             async with pipelined(self._pool) as conn:
@@ -201,9 +202,16 @@ class CommandService:
 
         try:
             self._tell(await with_all_children(attempt))
-        except DatabaseUnavailable as error:
-            if not lost_to_a_lock(error):
+        except Exception as error:
+            if (lost := isinstance(error, DatabaseUnavailable)) and not lost_to_a_lock(error):
                 raise
+            if len(job_ids) > 1:
+                log.warning("stored orders go one by one", extra={"jobs": len(job_ids), "error": type(error).__name__})
+                return {one for job_id in job_ids for one in await self._advance_free([job_id])}
+            if not lost:
+                log.exception("stored order not obeyed", extra={"job_id": job_ids[0]})
+                return set(job_ids)
+        return set()
 
     def _tell(self, steps: Iterable[Step]) -> None:
         self._on_ended(ended_jobs(steps))

@@ -29,7 +29,7 @@ class JobKey:
         """Return the key of a body. Raises `ParameterInvalid` for a body that no row could hold."""
         try:
             for name, value in body.items():
-                check_json(value, name)
+                check_json(value, name, depth=-1)  # `inputs` is no level of what stands in it
         except NotJson as error:
             raise ParameterInvalid(error.detail.message, field=error.detail.field) from error
         return cls(text, job_id_of_key(actor, text, body))

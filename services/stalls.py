@@ -2,7 +2,7 @@
 
 Whoever holds a job's row sees every result of its attempts, or that there is none. So a task in flight whose attempt
 has ended without one is lost: it is charged as WORKER_LOST and tried again as far as its losses go. The end of a child
-job that was not heard is told again.
+job that was not heard is told again. One that waits for a slot which is held above it is refused that slot.
 """
 
 import logging
@@ -12,7 +12,7 @@ from core.errors import DatabaseUnavailable
 from core.models.engine import Job
 from repositories.database import AsyncPool, lost_to_a_lock, transaction
 from repositories.jobs import JobRepository
-from repositories.stalls import stalled, tell_again
+from repositories.stalls import note_held_above, stalled, tell_again
 from services.advance import AdvanceService
 from services.evaluation import Step, ended_jobs
 from services.loading_fan_outs import Scope
@@ -66,4 +66,5 @@ class StallService:
             if not await (await JobRepository(conn).lock([job_id])).rows():
                 return ()  # whoever holds it moves it, or the next look does
             await tell_again(conn, job_id)
+            await note_held_above(conn, job_id)
             return await self._advance.advance(conn, [job_id], scope=Scope(whole={job_id}))

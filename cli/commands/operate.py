@@ -115,7 +115,8 @@ def limits(
 
 
 def _limit_path(key: str) -> str:
-    return f"{LIMITS}/{quote(key, safe='/')}"
+    """Return the address of a key: in a query, where no `..`, `//` or `%` of it means another one."""
+    return f"{LIMITS}/by-key?key={quote(key, safe='')}"
 
 
 async def _change_limit(target: Target, key: str, method: str, body: Json) -> Any:

@@ -214,6 +214,8 @@ def wake(run: Run, node_id: str) -> None:
     params_digest = slots.kept_digest(child) if last is None else last.params_digest
     if child.slot_key is None or slots.has_slot(run, child):
         _send_again(run, child, params_digest)
+    elif problem := slots.in_vain(run, child):
+        run.fail_node(node_id, problem)
     elif not slots.waits_for_slot(child):
         slots.line_up(run, node_id, child.slot_key, params_digest if child.input_ref else None)
 

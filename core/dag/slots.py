@@ -40,10 +40,14 @@ def key_of(run: Run, concurrency: Concurrency, path: str, extra: Mapping[str, An
         raise TemplateFailed(message, code=SLOT_KEY_INVALID, field=f"{path}.key")
     key = text if concurrency.key.startswith(GLOBAL) else f"{run.job.workflow_id}:{text}"
     if key in held_for_children(run):
-        holder = "the job itself holds" if key == run.wishes.job_key else "a job holds that waits for this one"
-        message = f"{path}.key is {key!r}, whose slot {holder}: it would wait for itself"
-        raise TemplateFailed(message, code=SLOT_KEY_INVALID, field=f"{path}.key")
+        raise TemplateFailed.of(_waits_for_itself(run, key, path))
     return key
+
+
+def _waits_for_itself(run: Run, key: str, path: str) -> ErrorDetail:
+    holder = "the job itself holds" if key == run.wishes.job_key else "a job holds that waits for this one"
+    message = f"{path}.key is {key!r}, whose slot {holder}: it would wait for itself"
+    return ErrorDetail(code=SLOT_KEY_INVALID, message=message, field=f"{path}.key")
 
 
 def held_for_children(run: Run) -> tuple[str, ...]:
@@ -58,6 +62,8 @@ def begin(run: Run) -> ErrorDetail | None:
         return None
     row = run.state.slots.get(run.job.job_id)
     if row is not None:
+        if row.granted_at is None and row.slot_key in (run.job.slots_above or ()):
+            return _waits_for_itself(run, row.slot_key, "concurrency")
         run.wishes.job_key = row.slot_key
         return None
     try:
@@ -123,6 +129,16 @@ def kept_digest(node: NodeState) -> str | None:
 def waits_for_slot(node: NodeState) -> bool:
     """Return whether a node waits for a slot of its own."""
     return node.status is NodeStatus.WAITING and (node.waiting_for or {}).get("kind") == "slot"
+
+
+def in_vain(run: Run, node: NodeState) -> ErrorDetail | None:
+    """Return what is wrong with a wait in a line: a build that did not know of slots above may have begun it."""
+    key = node.slot_key
+    if key is None or key not in (run.job.slots_above or ()) or not waits_for_slot(node) or has_slot(run, node):
+        return None
+    path = f"nodes.{node.parent_node_id}.task" if node.parent_node_id else f"nodes.{node.node_id}"
+    detail = _waits_for_itself(run, key, f"{path}.concurrency")
+    return detail.model_copy(update={"node_id": node.node_id})
 
 
 def wake(run: Run, node_id: str, queue: str | None) -> None:

@@ -20,7 +20,10 @@ def go_on(run: Run, node_id: str, node: TaskNode) -> None:
 
 
 def wake(run: Run, node_id: str) -> None:
-    """Let a task go on that waits for its slot, when it has it."""
+    """Let a task go on that waits for its slot, when it has it; fail one that waits in vain."""
+    if problem := slots.in_vain(run, run.nodes[node_id]):
+        run.fail_node(node_id, problem)
+        return
     slots.wake(run, node_id, run.queue_of(node_id))
 
 

@@ -6,12 +6,11 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
-from core.errors import ErrorDetail, GeodagError, ParameterInvalid, TransientError
+from core.errors import ErrorDetail, GeodagError, TransientError
 from core.identity import Role
 from orchestrator.deps import Context, context, json_response, parsed
 from orchestrator.errors import parameter_error
 from orchestrator.routes.jobs import CreateJob, JobCreated
-from orchestrator.routes.submit import IDEMPOTENCY_HEADER
 from orchestrator.strict import StrictRoute
 from services.jobs import Created, Order
 
@@ -48,8 +47,6 @@ async def create_jobs(request: Request) -> Response:
     """Start up to 1,000 runs: all that are valid together or, when their transaction fails, none."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
-    if IDEMPOTENCY_HEADER in request.headers:
-        raise ParameterInvalid("a batch of jobs has no Idempotency-Key; single calls have", field="idempotency_key")
     wanted = await parsed(request, CreateJobs, MAX_BATCH_BYTES)
     ordered = [await _order(ctx, number, one, caller.subject) for number, one in enumerate(wanted.jobs)]
     orders = [order for order in ordered if isinstance(order, Order)]

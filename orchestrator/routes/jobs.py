@@ -18,8 +18,7 @@ from core.models.engine import Job, JobEvent
 from core.statuses import JOB_FINAL, JobStatus
 from core.submission import idempotency_key
 from orchestrator.deps import Context, context, json_response, parsed
-from orchestrator.routes.submit import IDEMPOTENCY_HEADER
-from orchestrator.strict import StrictRoute
+from orchestrator.strict import IDEMPOTENCY_HEADER, StrictRoute, documented, key_in
 from repositories.database import transaction
 from repositories.events import EventRepository
 from repositories.jobs import TOP, JobRepository
@@ -139,19 +138,14 @@ _WAIT = "Seconds to wait for the end."
 _KEY = "1 to 255 visible ASCII characters, new for each job: the same call again creates no second one."
 
 
-def _documents(name: str, place: str, schema: dict[str, Any], description: str) -> dict[str, Any]:
-    """Return the OpenAPI document of a parameter that an endpoint reads from the request itself."""
-    return {"name": name, "in": place, "required": place == "path", "description": description, "schema": schema}
-
-
 @router.post(
     "",
     status_code=202,
     response_model=JobCreated,
     openapi_extra={
         "parameters": [
-            _documents("rerun", "query", {"type": "boolean", "default": False}, _RERUN),
-            _documents(IDEMPOTENCY_HEADER, "header", {"type": "string"}, _KEY),
+            documented("rerun", "query", {"type": "boolean", "default": False}, _RERUN),
+            documented(IDEMPOTENCY_HEADER, "header", {"type": "string"}, _KEY),
         ]
     },
 )
@@ -182,7 +176,7 @@ def _created(made: Created) -> Response:
 
 def _key(request: Request, actor: str, wanted: CreateJob, rerun: bool) -> JobKey | None:
     """Return the idempotency key of a call. Raises `ParameterInvalid` for one that can be none, or beside `rerun`."""
-    text = idempotency_key(None, request.headers.get(IDEMPOTENCY_HEADER))
+    text = idempotency_key(None, key_in(request.headers))
     if text is None:
         return None
     if rerun:
@@ -242,8 +236,8 @@ async def list_jobs(
     "/{job_id}",
     openapi_extra={
         "parameters": [
-            _documents("job_id", "path", {"type": "string"}, "Id of the job."),
-            _documents("wait", "query", {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS}, _WAIT),
+            documented("job_id", "path", {"type": "string"}, "Id of the job."),
+            documented("wait", "query", {"type": "number", "minimum": 0, "maximum": MAX_WAIT_SECONDS}, _WAIT),
         ]
     },
 )

@@ -6,34 +6,34 @@ from starlette.responses import Response
 from core.b2b import MAX_BODY_BYTES, SubmitAccepted, parse_body
 from core.identity import Caller, Role
 from orchestrator.deps import Context, context, json_response, read_body
-from orchestrator.strict import StrictRoute
+from orchestrator.strict import StrictRoute, key_in, takes_key
 
-IDEMPOTENCY_HEADER = "Idempotency-Key"
+KEY = "1 to 255 visible ASCII characters: the same key and body get the same answer."
 POLL_AFTER_SECONDS = "2"
 
 router = APIRouter(prefix="/api/v1", tags=["submit"], route_class=StrictRoute)
 
 
-@router.post("/submit", status_code=202)
+@router.post("/submit", status_code=202, openapi_extra=takes_key(KEY))
 async def submit(request: Request) -> Response:
     """Store a submit and start its ingest; with `dry_run` only validate it."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.SUBMITTER)
     body = parse_body(await read_body(request, MAX_BODY_BYTES))
-    key = request.headers.get(IDEMPOTENCY_HEADER)
+    key = key_in(request.headers)
     if body.get("dry_run") is True:
         return await _validated(ctx, caller, body, key)
     accepted = await ctx.business.submits.submit(caller, body, key)
     return accepted_response(accepted)
 
 
-@router.post("/validate")
+@router.post("/validate", openapi_extra=takes_key("As of the submit; nothing is stored under it."))
 async def validate(request: Request) -> Response:
     """Check a submit and read its file; nothing is stored for the partner."""
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.SUBMITTER)
     body = parse_body(await read_body(request, MAX_BODY_BYTES))
-    return await _validated(ctx, caller, body, request.headers.get(IDEMPOTENCY_HEADER))
+    return await _validated(ctx, caller, body, key_in(request.headers))
 
 
 def accepted_response(accepted: SubmitAccepted) -> Response:

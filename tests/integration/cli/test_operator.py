@@ -433,8 +433,7 @@ def test_a_limit_that_nobody_asked_for_yet_and_the_reason_of_a_change_are_told(
     peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = {"slot_key": "global:x", "limit": 3, "set_by": "op", "held": 0, "waiting": 0, "asked": None}
-    monkeypatch.setitem(ANSWERS, "settings/limits/global:x", {"limit": limit})
-    monkeypatch.setitem(ANSWERS, "settings/limits/global%3Ax", {"limit": limit})
+    monkeypatch.setitem(ANSWERS, "settings/limits/by-key", {"limit": limit})
     assert "Nobody has asked for a slot of this key yet" in run("limits", "global:x", "3", "--reason", "night")
     assert (peer.seen[-1][0], peer.seen[-1][2]) == ("PUT", {"limit": 3, "reason": "night"})
     limit["asked"] = 2
@@ -456,9 +455,9 @@ def test_who_holds_a_slot_and_who_waits_are_tables_where_there_is_anybody(
     slot = {"job_id": "j1", "node_id": None, "workflow_id": "w", "priority": 5, "requested_at": "2026-01-01T00:00:00Z"}
     waits = [{**slot, "job_id": f"j{number}", "granted_at": None} for number in range(2, 102)]
     answer = {"limit": limit, "holders": [{**slot, "granted_at": "2026-01-01T00:00:01Z"}], "line": waits}
-    monkeypatch.setitem(ANSWERS, "settings/limits/global:x/y", answer)
+    monkeypatch.setitem(ANSWERS, "settings/limits/by-key", answer)
     shown = run("limits", "global:x/y")
-    assert [(seen[0], seen[1]) for seen in peer.seen] == [("GET", "settings/limits/global:x/y")]
+    assert [(seen[0], seen[1]) for seen in peer.seen] == [("GET", "settings/limits/by-key?key=global:x/y")]
     assert "Held by, the oldest first " in shown
     assert "Waiting, the next first: 100 of 150 " in shown
     assert shown.count("granted_at") == 1

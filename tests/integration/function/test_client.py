@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from aiohttp import web
 
 from core.identity import SERVICE_HEADER
-from function.client import OrchestratorClient, OrchestratorUnavailable
+from function.client import OrchestratorClient, OrchestratorUnavailable, takes_key
+from orchestrator.app import ROUTERS
+from orchestrator.strict import IDEMPOTENCY_HEADER, StrictRoute
 from tests.integration.function.conftest import CLOSED_PORT
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -123,7 +126,46 @@ async def test_a_mutation_that_broke_after_it_was_sent_is_not_sent_again() -> No
         assert (len(asked), len(other)) == (1, 0)
 
 
-@pytest.mark.parametrize(("method", "headers"), [("GET", {}), ("POST", {"Idempotency-Key": "k"})])
-async def test_what_may_be_repeated_is_sent_to_the_next(method: str, headers: dict[str, str]) -> None:
+KEYED = ["jobs", "submit", "validate", "requests/batch", "requests/r%2F1/resubmit"]
+UNKEYED = ["jobs/j/rerun", "jobs/batch", "jobs/", "commands/rerun", "requests/r/cancel", "requests/r/s/resubmit"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [("GET", "jobs", {}), *(("POST", path, {"idempotency-key": "k"}) for path in KEYED)],
+)
+async def test_what_may_be_repeated_is_sent_to_the_next(method: str, path: str, headers: dict[str, str]) -> None:
     async with orchestrator(breaks) as (first, _), orchestrator(well) as (second, _), client(first, second) as made:
-        assert (await made.forward(method, "/x", headers=headers)).status == 202
+        assert (await made.forward(method, f"/api/v1/{path}", headers=headers)).status == 202
+
+
+@pytest.mark.parametrize(("path", "keyed"), [*((path, True) for path in KEYED), *((path, False) for path in UNKEYED)])
+async def test_a_key_is_advised_where_it_is_read(path: str, keyed: bool) -> None:
+    async with orchestrator(breaks) as (url, _), client(url) as made:
+        with pytest.raises(OrchestratorUnavailable) as caught:
+            await made.forward("POST", f"/api/v1/{path}", headers={}, body=b"{}")
+    assert ("Idempotency-Key" in (caught.value.detail.remediation or "")) == keyed
+
+
+@pytest.mark.parametrize("path", UNKEYED)
+async def test_an_order_under_a_key_that_nobody_reads_is_not_sent_again(path: str) -> None:
+    async with (
+        orchestrator(breaks) as (first, one),
+        orchestrator(well) as (second, other),
+        client(first, second) as made,
+    ):
+        with pytest.raises(OrchestratorUnavailable, match="may have acted"):
+            await made.forward("POST", f"/api/v1/{path}", headers={"Idempotency-Key": "k"}, body=b"{}")
+        assert (len(one), len(other)) == (1, 0)
+
+
+def test_a_key_counts_as_read_where_an_orchestrator_says_that_it_reads_it() -> None:
+    said = {
+        (method, route.path): IDEMPOTENCY_HEADER in str(route.openapi_extra)
+        for router in ROUTERS
+        for route in router.routes
+        if isinstance(route, StrictRoute)
+        for method in route.methods
+    }
+    assert sum(said.values()) == len(KEYED)
+    assert said == {(method, path): takes_key(method, re.sub(r"\{\w+\}", "x", path)) for method, path in said}

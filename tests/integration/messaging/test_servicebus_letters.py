@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from core.errors import TransientError
-from messaging.servicebus_letters import LetterCarrier
+from messaging.servicebus_letters import MAX_LETTERS, LetterCarrier
 from repositories.database import AsyncPool
 from tests.support.engine import Engine
 from tests.support.queues import QUEUE
+
+BROKEN: Any = object()
+"""A reason that no text is made of."""
 
 
 @dataclass(eq=False)
@@ -21,7 +24,7 @@ class Letter:
 
     message_id: str
     data: bytes = b"{}"
-    reason: str = "refused"
+    reason: Any = "refused"
     broken: bool = False
 
     @property
@@ -94,9 +97,24 @@ async def test_a_reason_and_a_name_are_carried_without_what_no_row_can_hold(pool
 
 
 async def test_a_letter_that_fails_holds_up_none_behind_it_and_is_told(pool: AsyncPool) -> None:
-    bad, good = Letter("bad_n_0.1", broken=True), Letter("good_n_0.1")
+    bad, good = Letter("bad_n_0.1", reason=BROKEN), Letter("good_n_0.1")
     reader: Any = Reader([bad, good])
     with pytest.raises(TransientError, match="1 of 2"):
         await LetterCarrier(pool, reader, QUEUE).carry(0)
     assert (reader.left, reader.abandoned) == ([bad], [bad])
     assert await Engine(pool).dead_letters.take_over() == 1
+
+
+async def test_letters_that_nobody_can_read_are_carried_without_their_bodies(pool: AsyncPool) -> None:
+    """As many as come at once: what is given back comes first again, and would keep all others for ever."""
+    broken = [Letter(f"t{number}_n_0.1", broken=True) for number in range(MAX_LETTERS)]
+    reader: Any = Reader([*broken, Letter("good_n_0.1")])
+    carrier = LetterCarrier(pool, reader, QUEUE)
+    assert [await carrier.carry(0) for _ in range(2)] == [MAX_LETTERS, 1]
+    assert (reader.left, reader.abandoned) == ([], [])
+    desk = Engine(pool).dead_letters
+    await desk.take_over()
+    found = {one.task_id: one.body for one in await desk.list(only_open=True, before=None, limit=99)}
+    assert found == {"good_n_0": {}} | {
+        f"t{number}_n_0": {"unreadable": "LookupError"} for number in range(MAX_LETTERS)
+    }

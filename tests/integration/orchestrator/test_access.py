@@ -152,6 +152,8 @@ ALLOWED = {
         *(f"POST /api/v1/dead-letters/{{dead_letter_id}}/{one}" for one in ("replay", "discard")),
         "PUT /api/v1/settings/limits/{key}",
         "DELETE /api/v1/settings/limits/{key}",
+        "PUT /api/v1/settings/limits/by-key",
+        "DELETE /api/v1/settings/limits/by-key",
         "POST /api/v1/webhooks/deliveries/{delivery_id}/replay",
         "POST /api/v1/bootstrap/deploy",
         "POST /api/v1/bootstrap/migrate",

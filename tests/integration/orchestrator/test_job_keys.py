@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from multidict import CIMultiDict
 
+from core.identity import SERVICE_HEADER
 from tests.integration.orchestrator.conftest import StartOrchestrator
 from tests.integration.orchestrator.test_deduplicate import ONCE
 from tests.support.doors import Door
@@ -96,9 +98,33 @@ async def test_a_key_stands_in_its_header_of_a_single_call_without_rerun(standin
     status, problem = await standing.call(
         "POST", "/api/v1/jobs/batch", body={"jobs": [BODY]}, caller="operator", service="gateway", Idempotency_Key="k"
     )
-    assert (status, problem["field"]) == (422, "idempotency_key")
+    assert (status, problem["field"]) == (422, "Idempotency-Key")
     raw = b'{"workflow_id": "echo_test", "inputs": {"message": NaN}}'
     status, problem = await standing.call(
         "POST", "/api/v1/jobs", raw=raw, caller="operator", service="gateway", Idempotency_Key="k"
     )
     assert (status, problem["field"]) == (422, "inputs.message")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("query", ["", "?rerun=false"], ids=["direct", "routed"])
+async def test_of_two_keys_none_counts(standing: Door, query: str) -> None:
+    twice = CIMultiDict({"X-API-Key": "key-operator", SERVICE_HEADER: "key-gateway", "Idempotency-Key": "a"})
+    twice.add("Idempotency-Key", "b")
+    for path in (f"jobs{query}", "submit", "validate", "requests/batch", "requests/r/resubmit"):
+        twice["X-API-Key"] = "key-operator" if path.startswith("jobs") else "key-submitter"
+        body = {"submits": [{}]} if path == "requests/batch" else BODY
+        async with standing.session.post(f"{standing.base}/api/v1/{path}", json=body, headers=twice) as answer:
+            assert (answer.status, (await answer.json())["field"]) == (422, "Idempotency-Key"), path
+
+
+async def test_an_order_under_a_key_is_refused(door: Door) -> None:
+    """It would be obeyed as often as it is sent, and who gives a key relies on once."""
+    job_id = await door.create("hello_world")
+    named = {"caller": "operator", "service": "gateway", "Idempotency_Key": "k"}
+    for path in (f"jobs/{job_id}/rerun", f"jobs/{job_id}/cancel", "commands/rerun"):
+        status, problem = await door.call("POST", f"/api/v1/{path}", body={}, **named)
+        assert (status, problem["code"], problem["field"]) == (422, "PARAMETER_INVALID", "Idempotency-Key"), path
+    assert (await door.job(job_id))["run_no"] == 1
+    status, _ = await door.call("GET", f"/api/v1/jobs/{job_id}/events", caller="operator", Idempotency_Key="k")
+    assert status == 200

@@ -95,6 +95,33 @@ async def test_a_child_job_that_waits_for_the_slot_of_a_job_which_waits_for_it_i
     assert await details(engine) == []  # another holder may give one back
 
 
+async def waiting_below(pool: AsyncPool, inner: str = INNER) -> tuple[Engine, str, str]:
+    """Return a job and its child job, which an old build made: it waits for the slot that the job holds."""
+    engine = Engine(pool, workflows_of(OUTER, inner))
+    await engine.query("INSERT INTO dagapp.dag_limits (slot_key, limit_count, set_by) VALUES ('global:b', 0, 'op')")
+    parent = await engine.create("outer")
+    await engine.advance(parent)
+    (child,) = await engine.query("SELECT job_id FROM dagapp.dag_slots WHERE granted_at IS NULL")
+    await engine.query("UPDATE dagapp.dag_slots SET slot_key = 'global:a' WHERE granted_at IS NULL")
+    await engine.query("UPDATE dagapp.dag_node_states SET slot_key = 'global:a' WHERE slot_key IS NOT NULL")
+    await engine.query("UPDATE dagapp.dag_jobs SET slots_above = NULL")
+    return engine, parent, child["job_id"]
+
+
+async def test_a_child_job_whose_deadline_ends_its_wait_is_not_named(pool: AsyncPool) -> None:
+    timed = INNER.replace("version: 1", "version: 1\ndeadline_seconds: 60")
+    engine, _, _ = await waiting_below(pool, timed)
+    assert await details(engine) == []
+
+
+@pytest.mark.parametrize("told", [0, 1], ids=["the job above", "itself"])
+async def test_a_child_job_whose_wait_a_stored_order_may_end_is_not_named(pool: AsyncPool, told: int) -> None:
+    engine, *jobs = await waiting_below(pool)
+    assert [job_id for job_id, _ in await details(engine)] == [jobs[1]]
+    await engine.query("INSERT INTO dagapp.dag_commands (job_id, kind, actor) VALUES (%s, 'cancel', 'op')", jobs[told])
+    assert await details(engine) == []
+
+
 async def test_a_job_that_waits_for_nothing_is_named_unless_a_switch_holds_it(engine: Engine) -> None:
     job_id = await engine.create("task")
     await engine.query("UPDATE dagapp.dag_attempts SET state = 'revoked', ended_at = dagapp.clock()")

@@ -623,6 +623,28 @@ async def test_one_job_that_spoils_a_batch_spoils_only_itself(engine: Engine, mo
     assert (await engine.job(jobs[1])).status is JobStatus.RUNNING
 
 
+@pytest.mark.parametrize("times", [1, 10**6], ids=["once", "always"])
+async def test_one_job_that_spoils_the_second_look_spoils_only_itself(engine: Engine, times: int) -> None:
+    """What becomes of the others, whose rows were held for a moment as well, is told."""
+    jobs = [await engine.create("echo_test") for _ in range(3)]
+    refused: list[str] = []
+
+    async def refuse(_conn: Any, job: Job) -> None:
+        if job.job_id == jobs[1] and len(refused) < times:
+            refused.append(job.job_id)
+            raise ValueError("no end today")
+
+    engine.advance_service.writer._on_job_ended = refuse
+    async with engine.pool.connection() as holder:
+        await holder.execute("SELECT FROM dagapp.dag_jobs FOR NO KEY UPDATE")
+        order = asyncio.ensure_future(many(engine, "cancel", workflow_id="echo_test"))
+        await await_until(lambda: engine.query("SELECT job_id FROM dagapp.dag_commands"), "an order is stored")
+        await holder.rollback()
+    second = "applied" if times == 1 else "pending"
+    assert [job.outcome for job in (await order).jobs] == ["applied", second, "applied"]
+    assert len(refused) == min(times, 2)  # with the others, then by itself, and not with each look again
+
+
 async def test_an_empty_filter_and_an_order_for_single_jobs_are_refused(engine: Engine) -> None:
     with pytest.raises(ParameterMissing):
         await many(engine, "cancel")

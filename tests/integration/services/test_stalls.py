@@ -11,6 +11,7 @@ from core.errors import DatabaseUnavailable
 from core.ports import BlobRepository
 from repositories.database import AsyncPool, async_pool
 from services.stalls import StallService
+from tests.integration.repositories.test_stalls import INNER, waiting_below
 from tests.integration.services.fans import Fans
 from tests.support.databases import Database
 from tests.support.engine import Engine, HandWorker, workflows_of
@@ -178,3 +179,29 @@ async def test_a_child_job_without_any_end_is_lost(engine: Engine, child_there: 
     assert await service_of(engine).move_stalled() == 1
     call = (await engine.query("SELECT status, error FROM dagapp.dag_node_states WHERE node_id = 'call'"))[0]
     assert (call["status"], call["error"]["code"]) == ("FAILED", "CHILD_LOST")
+
+
+SLOTTED = """
+workflow_id: inner
+version: 1
+inputs: {{rows: {{type: array, default: [1]}}}}
+nodes: {{start: {{type: start, next: one}}, {}, end: {{type: end}}}}
+"""
+TASK = "one: {handler: echo, concurrency: {key: 'global:b', limit: 1}, next: end}"
+FAN = """one: {type: fan_out, source: "{{ inputs.rows }}", next: join,
+    task: {handler: echo, concurrency: {key: 'global:b', limit: 1}}}, join: {type: fan_in, next: end}"""
+LINES = [TASK, FAN]
+
+
+@pytest.mark.parametrize("inner", [INNER, *(SLOTTED.format(line) for line in LINES)], ids=["job", "task", "fan-out"])
+async def test_a_child_job_that_waits_for_a_slot_held_above_it_is_refused_it(pool: AsyncPool, inner: str) -> None:
+    """As builds let wait that did not know what is held above; nothing else would end it."""
+    engine, parent, child = await waiting_below(pool, inner)
+    service = service_of(engine)
+    assert await service.move_stalled() == 1
+    ended = await engine.job(child)
+    assert (ended.status, "SLOT_KEY_INVALID" in str(ended.error)) == ("FAILED", True)
+    assert await service.move_stalled() == 0
+    await engine.advance(parent)
+    assert (await engine.job(parent)).status == "FAILED"
+    assert await engine.query("SELECT holder FROM dagapp.dag_slots") == []

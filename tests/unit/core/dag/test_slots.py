@@ -404,3 +404,15 @@ def test_a_pause_takes_the_slot_of_a_node_that_waits_for_a_value() -> None:
     world.grant("job1_b_0")
     world.set_job(paused_at=START)
     assert world.advance().slots.freed == ("job1_b_0",)
+
+
+@pytest.mark.parametrize(("above", "granted"), [("global:a", False), ("global:a", True), ("global:b", False)])
+def test_a_child_job_that_stands_in_the_line_of_a_slot_above_fails(above: str, granted: bool) -> None:
+    """A build that did not know what is held above it put it there."""
+    world = World(workflow_of(chain("a"), concurrency={"key": "global:a", "limit": 1}))
+    if granted:
+        world.grant("job1")
+    world.set_job(slots_above=[above])
+    decision = world.tick(60)
+    refused = above == "global:a" and not granted
+    assert (world.job.status is JobStatus.FAILED, decision.slots.freed == ("job1",)) == (refused, refused)
