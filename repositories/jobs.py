@@ -65,15 +65,17 @@ class JobRepository:
         )
         return bool(await held.rows())
 
-    async def matching(self, wanted: JobFilter, statuses: Iterable[JobStatus], limit: int) -> Sequence[JobBrief]:
-        """Return jobs that a filter means, in one of these statuses, oldest first."""
+    async def matching(
+        self, wanted: JobFilter, statuses: Iterable[JobStatus], limit: int, *, children: bool = True
+    ) -> Sequence[JobBrief]:
+        """Return jobs that a filter means, in one of these statuses, oldest first; without `children` no child jobs."""
         async with self._conn.cursor(row_factory=class_row(JobBrief)) as cursor:
             await cursor.execute(
                 """
                 SELECT j.job_id, j.workflow_id, j.status, j.run_no, j.created_at
                 FROM unnest(%(statuses)s::text[]) AS wanted(status) CROSS JOIN LATERAL (
                     SELECT job_id, workflow_id, status, run_no, created_at FROM dagapp.dag_jobs
-                    WHERE status = wanted.status
+                    WHERE status = wanted.status AND (%(children)s OR parent_task_id IS NULL)
                         AND (%(workflow_id)s::text IS NULL OR workflow_id = %(workflow_id)s)
                         AND (%(correlation_id)s::text IS NULL OR correlation_id = %(correlation_id)s)
                         AND (%(error_code)s::text IS NULL OR error ->> 'code' = %(error_code)s)
@@ -84,6 +86,7 @@ class JobRepository:
                 """,
                 {
                     "statuses": [status.value for status in statuses],
+                    "children": children,
                     "workflow_id": wanted.workflow_id,
                     "correlation_id": wanted.correlation_id,
                     "error_code": wanted.error_code,

@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from core.dag.commands import direct_command
-from core.dag.orders import APPLIED, DIRECT, Kind, check_order
-from core.errors import CallerError, Conflict, DatabaseUnavailable, GeodagError, NotFound, ParameterMissing
+from core.dag.orders import APPLIED, DIRECT, REOPENING, Kind, check_order
+from core.errors import CallerError, Conflict, DatabaseUnavailable, GeodagError
 from core.job_filter import JobBrief, JobFilter
 from core.models.engine import Command, Job
-from core.statuses import JOB_FINAL, JobStatus
+from core.statuses import JobStatus
 from repositories.commands import CommandRepository
 from repositories.database import AsyncPool, lost_to_a_lock, transaction
 from repositories.jobs import JobRepository
@@ -26,6 +26,7 @@ from services.advance import AdvanceService, unevaluated, unknown_job, with_all_
 from services.evaluation import Step, ended_jobs
 from services.loading import Locked, lock_jobs
 from services.loading_fan_outs import Scope
+from services.meant_jobs import statuses_meant
 from services.work import Connection, pipelined
 
 log = logging.getLogger(__name__)
@@ -39,18 +40,6 @@ ANSWER_MANY_SECONDS = 1.0
 LOOK_SECONDS = 0.05
 BATCH = 50
 Some = TypeVar("Some")
-
-ACTIVE = frozenset({JobStatus.PENDING, JobStatus.RUNNING})
-UNSUCCESSFUL = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
-MANY: Mapping[Kind, frozenset[JobStatus]] = {
-    Kind.CANCEL: ACTIVE,
-    Kind.PAUSE: ACTIVE,
-    Kind.RESUME: ACTIVE,
-    Kind.PRIORITY: ACTIVE,
-    Kind.RETRY: UNSUCCESSFUL,
-    Kind.RERUN: frozenset(JOB_FINAL),
-}
-"""What can be ordered for many jobs at once, and in which statuses it means them unless the filter names one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +213,12 @@ class CommandService:
             ParameterMissing: The filter says nothing, so it would mean every job.
             ParameterInvalid: The arguments do not fit.
         """
-        statuses = statuses_meant(wanted, order.kind)
+        statuses = statuses_meant(wanted, order.kind, order.args)
         check_order(order.kind, order.args)
         async with transaction(self._pool) as conn:
-            found = await JobRepository(conn).matching(wanted, statuses, limit + 1)
+            found = await JobRepository(conn).matching(
+                wanted, statuses, limit + 1, children=order.kind not in REOPENING
+            )
         meant, more = found[:limit], len(found) > limit
         if dry_run:
             return Outcomes([one for batch in _batches(meant) for one in await self._foresee_batch(batch, order)], more)
@@ -377,23 +368,3 @@ def _outcome(
     if isinstance(error, CallerError):
         return JobOutcome(job.job_id, job.workflow_id, status, "refused", error.detail.code, error.detail.message)
     return JobOutcome(job.job_id, job.workflow_id, status, "failed", error.detail.code)
-
-
-def statuses_meant(wanted: JobFilter, kind: str) -> frozenset[JobStatus]:
-    """Return in which statuses an order by filter means jobs.
-
-    Raises:
-        NotFound: There is no such order for many jobs.
-        ParameterMissing: The filter says nothing.
-    """
-    usual = {known.value: statuses for known, statuses in MANY.items()}.get(kind)
-    if usual is None:
-        known = ", ".join(sorted(MANY))
-        raise NotFound(f"{kind!r} cannot be ordered for many jobs; {known} can", field="kind", value=kind[:32])
-    if wanted.says_nothing:
-        raise ParameterMissing(
-            "filter says nothing, which would mean every job",
-            field="filter",
-            remediation="Name a workflow, a status, an age, a correlation_id or an error_code.",
-        )
-    return usual if wanted.status is None else frozenset({wanted.status})

@@ -16,8 +16,9 @@ from orchestrator.routes.jobs import JobView
 from orchestrator.routes.nodes import NodeView
 from orchestrator.strict import StrictRoute
 from repositories.database import transaction
-from services.commands import JobOutcome, Order, statuses_meant
+from services.commands import JobOutcome, Order
 from services.known_workflows import check_known
+from services.meant_jobs import statuses_meant
 
 OF_JOBS = (Kind.CANCEL, Kind.PAUSE, Kind.RESUME, Kind.RETRY, Kind.RERUN, Kind.PRIORITY)
 OF_NODES = (Kind.SKIP, Kind.GATE, Kind.WINDOW, Kind.RERUN)
@@ -106,7 +107,7 @@ async def order_many(request: Request, kind: str) -> Response:
     ctx = context(request)
     caller = ctx.auth.mutator(request.headers, Role.OPERATOR)
     wanted = await parsed(request, CommandMany)
-    statuses_meant(wanted.filter, kind)
+    statuses_meant(wanted.filter, kind, wanted.args)
     if (workflow_id := wanted.filter.workflow_id) is not None:
         async with transaction(ctx.pool) as conn:
             await check_known(conn, ctx.shelf, workflow_id, "filter.workflow_id")

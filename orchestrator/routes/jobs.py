@@ -22,11 +22,12 @@ from orchestrator.strict import IDEMPOTENCY_HEADER, StrictRoute, documented, key
 from repositories.database import transaction
 from repositories.events import EventRepository
 from repositories.jobs import TOP, JobRepository
-from services.commands import UNSUCCESSFUL, Order
+from services.commands import Order
 from services.insight import Cancelled
 from services.job_keys import JobKey
 from services.jobs import Created
 from services.known_workflows import check_known
+from services.meant_jobs import UNSUCCESSFUL
 
 MAX_WAIT_SECONDS = 300.0
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")

@@ -13,7 +13,7 @@ from core.statuses import JobStatus
 from repositories import roles
 from repositories.database import async_pool
 from repositories.jobs import JobRepository
-from services.commands import ACTIVE, UNSUCCESSFUL
+from services.meant_jobs import ACTIVE, UNSUCCESSFUL
 from tests.support.databases import Database, Server
 from tests.support.plans import Recorded, Session, recording
 

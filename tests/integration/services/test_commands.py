@@ -364,8 +364,8 @@ async def test_a_rerun_by_filter_leaves_jobs_alone_that_began_another_run_since_
     again, other = await failed(engine, worker), await failed(engine, worker)
     find = JobRepository.matching
 
-    async def found(*args: Any) -> Any:
-        jobs = await find(*args)
+    async def found(*args: Any, **how: Any) -> Any:
+        jobs = await find(*args, **how)
         await engine.order(again, "retry")
         message = await engine.message(again)
         await worker.claim(message)
@@ -376,6 +376,21 @@ async def test_a_rerun_by_filter_leaves_jobs_alone_that_began_another_run_since_
     left, done = (await many(engine, "rerun", status=JobStatus.FAILED)).jobs
     assert (left.outcome, left.code, left.status) == ("refused", "JOB_CHANGED", JobStatus.COMPLETED)
     assert (done.job_id, done.outcome, done.status) == (other, "applied", JobStatus.RUNNING)
+
+
+async def test_a_limit_is_not_used_up_by_jobs_that_an_order_cannot_mean(engine: Engine, worker: HandWorker) -> None:
+    for _ in range(3):
+        await worker.run(await engine.message(await engine.create("echo_test")))
+    child = await failed(engine, worker)
+    await engine.query("UPDATE dagapp.dag_jobs SET parent_task_id = 'p_n_0', depth = 1 WHERE job_id = %s", child)
+    broken = await failed(engine, worker)
+    only = Order("rerun", "op", args={"only_unsuccessful": True})
+    meant = JobFilter(workflow_id="echo_test")
+    for order in (only, Order("retry", "op")):
+        said = await engine.commands.order_many(meant, order, limit=1, dry_run=True)
+        assert ([(job.job_id, job.outcome) for job in said.jobs], said.more) == ([(broken, "would_apply")], False)
+    cancelled = await engine.commands.order_many(meant, only, limit=1, dry_run=False)
+    assert [(job.job_id, job.outcome) for job in cancelled.jobs] == [(broken, "applied")]
 
 
 async def test_of_two_reruns_by_one_filter_each_job_gets_one(engine: Engine, worker: HandWorker) -> None:
@@ -412,10 +427,12 @@ async def test_a_dry_run_says_of_every_status_what_the_order_itself_says(
         await worker.report(completed(message))
     if child:
         await engine.query("UPDATE dagapp.dag_jobs SET parent_task_id = 'p_n_0' WHERE job_id = %s", job_id)
-    (seen,) = (await many(engine, kind, status=status, dry_run=True)).jobs
-    (done,) = (await many(engine, kind, status=status)).jobs
-    expected = ("would_apply", None, None) if done.outcome == "applied" else ("refused", done.code, done.message)
-    assert (seen.outcome, seen.code, seen.message) == expected
+    seen = (await many(engine, kind, status=status, dry_run=True)).jobs
+    done = (await many(engine, kind, status=status)).jobs
+    assert len(done) == (0 if child and kind in {"retry", "rerun"} else 1)
+    assert [(one.outcome, one.code, one.message) for one in seen] == [
+        ("would_apply", None, None) if one.outcome == "applied" else ("refused", one.code, one.message) for one in done
+    ]
 
 
 RERUNS: list[dict[str, Any]] = [
@@ -560,11 +577,7 @@ async def test_each_job_of_many_has_its_own_outcome(
         await engine.query("UPDATE dagapp.dag_jobs SET parent_task_id = 'p_n_0' WHERE job_id = %s", jobs[2])
         seen = await many(engine, "retry", status=JobStatus.FAILED)
         await holder.rollback()
-    assert [(job.outcome, job.code) for job in seen.jobs] == [
-        ("applied", None),
-        ("pending", None),
-        ("refused", "CHILD_JOB"),
-    ]
+    assert [(job.outcome, job.code) for job in seen.jobs] == [("applied", None), ("pending", None)]
     await engine.advance(*jobs)
     assert (await engine.job(jobs[1])).status is JobStatus.RUNNING
 
