@@ -171,7 +171,7 @@ TOLD: Final[Mapping[tuple[str, str], Told]] = {
         "404 `kind` is none of cancel, pause, resume, priority, retry, rerun, or `filter.workflow_id` no workflow; "
         "422 a filter that says nothing",
         note="All that the filter says must hold. Without `status` it means jobs that have not ended, for retry those "
-        "that failed or were cancelled, for rerun those that have ended, with `only_unsuccessful` as for retry. Neither "
+        "that failed or were cancelled, for rerun those that ended, with `only_unsuccessful` as for retry. Neither "
         "means child jobs, which start anew through their parents. `args` has the arguments of the order. "
         "`outcome` is applied, pending (a job that somebody held for longer than a second), refused (with `code`) or "
         "failed; in a dry run would_apply or refused.",
