@@ -53,6 +53,7 @@ class Client:
 
         Raises Refused for an answer that is not a success, and Unreachable when there is none.
         """
+        _check_path(url)
         timeout, sent = aiohttp.ClientTimeout(total=timeout_seconds), {**self._headers, **(headers or {})}
         try:
             async with self._open.request(method, url, json=body, headers=sent, timeout=timeout) as answer:
@@ -86,6 +87,12 @@ class Client:
         if self._session is None:
             raise RuntimeError("the client is used outside of its context")
         return self._session
+
+
+def _check_path(url: str) -> None:
+    """Refuse an address that would be another one when it is sent."""
+    if {".", ".."} & set(urlsplit(url).path.split("/")):
+        raise Refused(404, {"detail": "`.` and `..` are names of nothing here", "field": "path"})
 
 
 def _unreachable(url: str, error: Exception) -> Unreachable:

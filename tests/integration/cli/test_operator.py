@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from cli.commands.submit import WrongCommandLine
 from cli.commands.up import warn_of_broken
+from cli.errors import Refused
 from cli.main import app
 from cli.output import HARMFUL
 from tests.support.cli_peer import CliPeer
@@ -398,6 +399,13 @@ def test_a_changed_window_is_shown(peer: Peer, monkeypatch: pytest.MonkeyPatch) 
     answer = {"command": "window", "state": "applied", "job": JOB, "node": node}
     monkeypatch.setitem(ANSWERS, "jobs/j1/nodes/each/window", answer)
     assert "max_concurrency │ 4 " in run("job", "window", "j1", "each", "4")
+
+
+@pytest.mark.parametrize("words", ["job cancel ..", "job cancel .", "job show ..", "job skip .. n", "job skip j .."])
+def test_a_name_that_would_mean_another_address_is_not_sent(peer: Peer, words: str) -> None:
+    with pytest.raises(Refused, match="names of nothing"):
+        run(*words.split())
+    assert [path for _, path, _ in peer.seen if not path.startswith("/api/status/lookup?")] == []
 
 
 @pytest.mark.parametrize(("words", "method", "path"), [
