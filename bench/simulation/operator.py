@@ -13,7 +13,8 @@ from bench.simulation.workload import Workload
 from bench.simulation.world import Process, World
 from core.errors import CallerError
 from core.statuses import JOB_FINAL
-from services.commands import UNSUCCESSFUL, Order
+from services.commands import Order
+from services.meant_jobs import UNSUCCESSFUL
 
 GATES = """
 SELECT n.job_id, n.node_id, j.workflow_id FROM dagapp.dag_node_states AS n JOIN dagapp.dag_jobs AS j USING (job_id)
