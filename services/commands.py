@@ -231,13 +231,7 @@ class CommandService:
         if not left:
             return {}
         numbers = {one.job.job_id: one.command_id for one in left}
-        outcomes: Mapping[str, str] = {}
-        try:
-            outcomes = await self._wait_for_outcomes(numbers, ANSWER_MANY_SECONDS)
-        except DatabaseUnavailable:
-            raise
-        except Exception:
-            log.exception("stored orders not looked at", extra={"jobs": len(left)})
+        outcomes = await self._wait_for_outcomes(numbers, ANSWER_MANY_SECONDS)
         refused = {one.job.job_id: one.order for one in left if outcomes.get(one.job.job_id, APPLIED) != APPLIED}
         async with transaction(self._pool) as conn:
             foreseen = await self._refusals(conn, refused)

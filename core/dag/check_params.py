@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from core.dag.complaints import OF_NAMES, full_complaint
-from core.dag.templates import Constant, TemplateFailed, compile_value
+from core.dag.templates import is_constant
 from core.dag.yaml_source import Path
 from core.handlers_catalog import HandlerSpec
 from core.ids import canonical_json
@@ -38,11 +38,4 @@ def _is_certain(params: Mapping[str, Any], path: Path, *, of_names: bool) -> boo
         if not (key in value if isinstance(value, dict) else isinstance(value, list) and isinstance(key, int)):
             break
         value = value[key]
-    return _is_constant(value)
-
-
-def _is_constant(value: Any) -> bool:
-    try:
-        return isinstance(compile_value(value), Constant)
-    except TemplateFailed:
-        return False
+    return is_constant(value)

@@ -46,7 +46,7 @@ def _together(errors: Sequence[CallerError], untold: int) -> CallerError:
     """Return the first error, whose message tells the next ones too: whoever sent several mends them at once."""
     first, others = errors[0], errors[1:MOST_TOLD]
     left = untold + len(errors) - 1 - len(others)
-    if others or left:
+    if others:
         also = "; ".join(shorten(one.detail.message) for one in others)
         message = f"{first.detail.message}; also: {also}{f' (and {left} more)' if left else ''}"
         first.detail = first.detail.model_copy(update={"message": message})

@@ -7,14 +7,13 @@ the one that its author saw. Children are pinned before their parents, so workfl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
 
 from core.dag.definition import Workflow
 from core.dag.input_spec import violations
 from core.dag.nodes import GLOBAL, WorkflowNode
 from core.dag.output_names import never_there, tested, tested_by_choices
 from core.dag.places import places
-from core.dag.templates import Constant, TemplateFailed, compile_value
+from core.dag.templates import Constant, TemplateFailed, is_constant
 from core.dag.yaml_source import Path
 from core.wording import did_you_mean, offered
 
@@ -141,17 +140,9 @@ def _input_troubles(node: WorkflowNode, child: Workflow, path: Path) -> Iterator
         value = node.inputs.get(name)
         if value is None and spec.is_required and not spec.nullable:
             yield path, f"workflow {child.workflow_id} needs the input {name!r}"
-        elif value is not None and _is_constant(value):
+        elif value is not None and is_constant(value):
             for where, problem, _ in violations(spec, value, f"inputs.{name}"):
                 yield (*path, name), f"{where} of workflow {child.workflow_id} {problem}"
-
-
-def _is_constant(value: Any) -> bool:
-    """Return whether a value has no template in it, readable or not."""
-    try:
-        return isinstance(compile_value(value), Constant)
-    except TemplateFailed:
-        return False
 
 
 def _output_troubles(workflow: Workflow, children: Mapping[str, Workflow]) -> Iterator[Trouble]:

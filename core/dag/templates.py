@@ -218,6 +218,14 @@ def compile_value(value: Any) -> Program:
             return Constant(value)
 
 
+def is_constant(value: Any) -> bool:
+    """Return whether a value has no template in it, readable or not."""
+    try:
+        return isinstance(compile_value(value), Constant)
+    except TemplateFailed:
+        return False
+
+
 def _fold_map(programs: dict[str, Program]) -> Program:
     if all(isinstance(program, Constant) for program in programs.values()):
         return Constant({key: program.evaluate({}) for key, program in programs.items()})

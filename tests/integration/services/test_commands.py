@@ -608,10 +608,10 @@ async def test_what_cannot_be_written_when_a_filter_looks_again_stays_pending(
 ) -> None:
     jobs = [await engine.create("echo_test") for _ in range(2)]
 
-    async def spoilt(*_: Any) -> None:
+    async def spoilt(*_: Any, **_how: Any) -> None:
         raise ValueError("not today")
 
-    monkeypatch.setattr(commands.CommandService, "_advance_free", spoilt)
+    monkeypatch.setattr(engine.advance_service, "advance", spoilt)
     async with engine.pool.connection() as holder:
         await holder.execute("SELECT FROM dagapp.dag_jobs WHERE job_id = %s FOR NO KEY UPDATE", (jobs[0],))
         seen = await many(engine, "cancel", workflow_id="echo_test")
